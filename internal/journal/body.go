@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/blob"
 )
 
-// Value is a JSON value in an entry: the value itself, or a blob that holds
-// it. In bytes it is [value] or {"hash":…,"size":…}. A thread that was restored
-// from a snapshot also has values of which it knows only where they are.
+// Value is a JSON value in an entry: the value itself, or a reference to a blob
+// that holds it. It is encoded as [value] or {"hash":…,"size":…}. A thread restored
+// from a snapshot also has values of which it knows only the place.
 type Value struct {
 	JSON json.RawMessage
 	Blob *blob.Ref
-	At   Place // where the journal has it, 0 if that is not known
+	At   Place // where it is in the journal, 0 if that is not known
 }
 
 // IsZero reports whether there is no value at all.
@@ -62,7 +62,7 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 
 // Failure is an error as the journal records it.
 type Failure struct {
-	Codes []string `json:"codes,omitempty"` // the errors that it matches once it is read back
+	Codes []string `json:"codes,omitempty"` // of the errors that it matches when read back
 	Msg   string   `json:"msg"`
 	Stack string   `json:"stack,omitempty"`
 }
@@ -74,7 +74,7 @@ type Change struct {
 	Delete bool    `json:"del,omitempty"`
 	Add    *int64  `json:"add,omitempty"`
 	Append []Value `json:"app,omitempty"`
-	Result bool    `json:"res,omitempty"` // what the step returns is appended
+	Result bool    `json:"res,omitempty"` // append the result of the step
 	Edit   []Edit  `json:"edit,omitempty"`
 
 	// Item is the result of an edit, set only in the tree of a run, which does
@@ -89,8 +89,8 @@ type Edit struct {
 	Ins string `json:"ins,omitempty"`
 }
 
-// Changes returns the changes that a body makes to the state. Those that append
-// the step's result hold that result.
+// Changes returns the changes that a body makes to the state. In those that append
+// the step's result, Append holds it.
 func (b *Body) Changes() []Change {
 	if !slices.ContainsFunc(b.State, func(c Change) bool { return c.Result }) {
 		return b.State
@@ -111,10 +111,10 @@ type Question struct {
 	Schema    json.RawMessage            `json:"schema,omitempty"`
 	Schemas   map[string]json.RawMessage `json:"schemas,omitempty"` // by decision
 	Decisions []string                   `json:"decisions,omitempty"`
-	Guards    string                     `json:"guards,omitempty"` // hash of the call that it guards
+	Guards    string                     `json:"guards,omitempty"` // hash of the call that it protects
 	Allows    []string                   `json:"allows,omitempty"` // the steps of its frame that the answer is about
 	Who       []string                   `json:"who,omitempty"`    // who may answer; anyone if empty
-	Want      string                     `json:"want,omitempty"`   // kind of JSON value that is expected
+	Want      string                     `json:"want,omitempty"`   // expected kind of JSON value
 	Data      Value                      `json:"data,omitzero"`    // what the person needs to see
 	Default   *Answer                    `json:"default,omitempty"`
 }
@@ -139,16 +139,16 @@ type Origin struct {
 	Run    uint64 `json:"run,omitempty"`    // child: the run that spawned it
 	RunID  string `json:"runid,omitempty"`
 	Path   string `json:"path,omitempty"`  // child: of the Spawn
-	Depth  int    `json:"depth,omitempty"` // child: how many are above it
+	Depth  int    `json:"depth,omitempty"` // child: number of threads above it
 }
 
 // Imported reports whether everything before a forked entry was imported.
 func (o *Origin) Imported() bool { return o != nil && (o.Name == "" || o.Inside) }
 
-// Body is the content of an entry. Its comments say which kinds use a field.
+// Body is the content of an entry. The comments say which kinds use each field.
 type Body struct {
-	// Thread, Tenant, User: created, which may have a State, and an ID and Key if
-	// it was asked for with one. Title, Meta: created, metadata.
+	// Thread, Tenant, User: created, which may also have a State, and an ID and Key
+	// if the request had a key. Title, Meta: created, metadata.
 	Thread string            `json:"thread,omitempty"`
 	Tenant string            `json:"tenant,omitempty"`
 	User   string            `json:"user,omitempty"`
@@ -159,15 +159,15 @@ type Body struct {
 	From *Origin `json:"from,omitempty"`
 	At   uint64  `json:"at,omitempty"`
 
-	// Void: forked and rewound; decisions that nothing has come of no longer
-	// count, except those of the asks in Keep. Older binaries do not set it.
+	// Void: forked and rewound; unused decisions no longer count, except those of
+	// the asks in Keep. Older binaries do not set it.
 	Void bool     `json:"void,omitempty"`
 	Keep []string `json:"keep,omitempty"`
 
 	// Child: spawned, the id of its thread.
 	Child string `json:"child,omitempty"`
 
-	// A queued input. Key is the digest of the request of an idempotent start.
+	// A queued input. Key is the digest of an idempotent start's request.
 	ID     string           `json:"id,omitempty"`
 	Flow   string           `json:"flow,omitempty"`
 	Policy string           `json:"policy,omitempty"`
@@ -186,7 +186,7 @@ type Body struct {
 	// Nodes. Verb: which verb wrote a step entry, if it is not Step itself.
 	Verb     string           `json:"verb,omitempty"`
 	Attempt  int              `json:"att,omitempty"`
-	Most     int              `json:"most,omitempty"`     // attempt: how many there may be
+	Most     int              `json:"most,omitempty"`     // attempt: the limit of attempts
 	Due      int64            `json:"due,omitempty"`      // attempt, asked, timer, waiting
 	Timer    bool             `json:"timer,omitempty"`    // attempt: the run may be suspended until it is due
 	Cleaning bool             `json:"cleaning,omitempty"` // attempt, asked, timer, waiting: it is below a cleanup
@@ -199,7 +199,7 @@ type Body struct {
 	Allows   []string         `json:"allows,omitempty"`  // step: it is a decision about these steps of its frame
 	Ask      *Question        `json:"ask,omitempty"`
 	Answer   *Answer          `json:"answer,omitempty"`
-	Of       string           `json:"of,omitempty"`   // id of the ask that is answered, expired or has news
+	Of       string           `json:"of,omitempty"`   // answered, expired, progress: id of the ask
 	Name     string           `json:"name,omitempty"` // of a signal, dep
 	Plan     []string         `json:"plan,omitempty"`
 
@@ -216,12 +216,12 @@ type Body struct {
 	// attempt.
 	Took int64 `json:"us,omitempty"`
 
-	// Value is the result, input, payload or output. It is the last field, so
-	// that the first bytes tell whether a body has only Took and Value.
+	// Value is the result, input, payload or output. It is the last field, so that
+	// the first bytes show whether a body has only Took and Value.
 	Value Value `json:"res,omitzero"`
 }
 
-// plainSize is how much most bodies add to their value.
+// plainSize is the size of most bodies without their value.
 const (
 	plainTook, plainValue = `{"us":`, `"res":[`
 	plainSize             = len(plainTook) + len(plainValue) + 24
@@ -248,7 +248,7 @@ func (e *Entry) plain() (value json.RawMessage, took int64, ok bool) {
 	return value, took, value[0] > ' ' && value[len(value)-1] > ' '
 }
 
-// check returns an error if a body lacks what the fold of its kind relies on.
+// check returns an error if a body lacks a field that the fold of its kind needs.
 func (b *Body) check(k Kind) error {
 	switch {
 	case k == Asked && b.Ask == nil:
@@ -314,8 +314,8 @@ func (e *Entry) Read() (Body, error) {
 	return *b, err
 }
 
-// Keep reads the body once for all who Read the entry from now on, or a copy of
-// it. They share what it holds.
+// Keep parses the body, so that later calls of Read on the entry or on copies of it
+// need not. Their results share memory.
 func (e *Entry) Keep() {
 	if e.read != nil || e.value != nil {
 		return

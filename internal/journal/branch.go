@@ -52,8 +52,8 @@ func Failing(before map[string]Note, e Entry, b *Body) map[string]Note {
 		number, _, _ := strings.Cut(segment, "|")
 		rest, inFrame := strings.CutPrefix(e.Path, frame+"/")
 		if strings.HasPrefix(branch, e.Path+"/") || // a node around it has an outcome
-			inFrame && !strings.HasPrefix(rest, number+"|") || // its frame went on
-			e.Path == branch || strings.HasPrefix(e.Path, branch+"/") { // so did the branch
+			inFrame && !strings.HasPrefix(rest, number+"|") || // its frame has moved on
+			e.Path == branch || strings.HasPrefix(e.Path, branch+"/") { // so has the branch
 			delete(before, branch)
 		}
 	}

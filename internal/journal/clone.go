@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A thread knows which of its runs are its own: those that have not ended, and
-// those that have ended since it was made. The others are past, and threads that
-// were cloned from each other share them and their asks. Only a retry, a fork or
-// a rewind changes a run that is past, and copies it before.
+// A thread owns the runs that have not ended, and those that have ended since the
+// last call of Rest. The others are past: a thread and its clones share them and
+// their asks. Only a retry, a fork or a rewind changes a run that is past, and it
+// copies the run first.
 
-// Clone returns a thread that is folded on independently of t. It reads from t
-// and costs what the runs of its own cost, besides a copy of the list of runs.
+// Clone returns a copy of t that can be folded on independently. It copies the runs
+// that t owns, and the list of the others.
 func (t *Thread) Clone() *Thread {
 	c := *t
 	c.Meta, c.Spent = maps.Clone(t.Meta), maps.Clone(t.Spent)
@@ -34,8 +34,8 @@ func (t *Thread) Clone() *Thread {
 	return &c
 }
 
-// Rest makes all ended runs past, so that clones share them. What only a retry
-// needs of them is dropped.
+// Rest makes all ended runs past, so that clones share them. It drops what only a
+// retry of them needs.
 func (t *Thread) Rest() {
 	for _, r := range t.ended {
 		r.BaseState, r.BaseDeps, r.Dumps = nil, nil, nil
@@ -46,11 +46,11 @@ func (t *Thread) Rest() {
 	t.heard.rest()
 }
 
-// OpenRuns returns the runs that have not ended, in the order in which they were
-// queued, without the inbox.
+// OpenRuns returns the runs that have not ended, without the inbox, in the order in
+// which they were queued.
 func (t *Thread) OpenRuns() []*Run { return t.open }
 
-// OpenAsks returns how many asks can be answered.
+// OpenAsks returns the number of asks that can be answered.
 func (t *Thread) OpenAsks() (n int) {
 	for _, r := range t.open {
 		for _, a := range r.asks {
@@ -62,10 +62,10 @@ func (t *Thread) OpenAsks() (n int) {
 	return n
 }
 
-// Weight is about how many bytes of memory the thread takes.
+// Weight returns the approximate number of bytes that the thread takes in memory.
 func (t *Thread) Weight() int64 { return t.weight + t.held.Load() }
 
-// weigh adds what a thread keeps of an entry besides the state and deps.
+// weigh adds the weight of what a thread keeps of an entry, except state and deps.
 func (t *Thread) weigh(e Entry, b *Body) {
 	const fixed = 512
 	switch e.Kind {
@@ -83,7 +83,7 @@ func (t *Thread) weigh(e Entry, b *Body) {
 	}
 }
 
-// weight is how many bytes an item takes besides those of the item that it was.
+// weight returns how many bytes an item takes beyond those of its predecessor.
 func (i Item) weight(old Item) int64 {
 	const fixed = 128
 	w := len(i.Base.JSON) - len(old.Base.JSON)
@@ -93,8 +93,8 @@ func (i Item) weight(old Item) int64 {
 	return int64(w)
 }
 
-// replace puts a copy of a run and of its asks in its place. Those who hold the
-// lists of own runs do that themselves.
+// replace replaces a run and its asks by copies, except in t.open, t.ended and the
+// inbox, which are up to the caller.
 func (t *Thread) replace(r *Run) *Run {
 	c := r.clone()
 	if i, ok := slices.BinarySearchFunc(t.Runs, r.N, func(r *Run, n uint64) int { return cmp.Compare(r.N, n) }); ok {
@@ -114,7 +114,8 @@ func (t *Thread) replace(r *Run) *Run {
 	return c
 }
 
-// clone returns a copy of a run, and of what entries change in place.
+// clone returns a copy of a run and of those parts of it that entries change in
+// place.
 func (r *Run) clone() *Run {
 	c := *r
 	c.Misfits, c.Reached, c.Waits, c.Failing = maps.Clone(r.Misfits), maps.Clone(r.Reached), maps.Clone(r.Waits), maps.Clone(r.Failing)
@@ -128,7 +129,8 @@ func (r *Run) clone() *Run {
 	return &c
 }
 
-// own returns a run that may be changed: itself, or a copy of one that is past.
+// own returns a run that t may change: r itself, or a copy that replaces it if it is
+// past.
 func (t *Thread) own(r *Run) *Run {
 	if !r.Status.Final() || slices.Contains(t.ended, r) {
 		return r
@@ -138,7 +140,7 @@ func (t *Thread) own(r *Run) *Run {
 	return r
 }
 
-// ownAll makes all runs own ones.
+// ownAll makes t own all runs.
 func (t *Thread) ownAll() {
 	own := map[*Run]bool{}
 	for _, r := range t.ended {
@@ -151,7 +153,7 @@ func (t *Thread) ownAll() {
 	}
 }
 
-// insert adds a run that has not ended.
+// insert adds a run to those that have not ended.
 func (t *Thread) insert(r *Run) {
 	at, _ := slices.BinarySearchFunc(t.open, r, byNumber)
 	t.open = slices.Insert(t.open, at, r)

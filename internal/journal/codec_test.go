@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// filled returns a value of a type with something in every field.
+// filled returns a value of a type with every field set.
 func filled(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch t.Kind() {
@@ -46,7 +46,7 @@ func filled(t reflect.Type) reflect.Value {
 	return v
 }
 
-// TestEveryFieldIsWritten: no field of a body is lost by a short cut.
+// TestEveryFieldIsWritten: the fast path loses no field of a body.
 func TestEveryFieldIsWritten(t *testing.T) {
 	typ := reflect.TypeFor[Body]()
 	for i := range typ.NumField() {
@@ -69,8 +69,8 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// FuzzEncode holds an entry whose body is written in place against one whose
-// body was encoded before, and what is read from it against what was written.
+// FuzzEncode compares an entry whose body is written in place to one whose body was
+// encoded before, and what is read from it to what was written.
 func FuzzEncode(f *testing.F) {
 	f.Add("/a", int64(0), `"x"`, "")
 	f.Add("/1|b/<c>&\u2028\"\\", int64(12), `{"a":[1]}`, "digest")
@@ -114,8 +114,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// TestKeepLeavesErrorsToRead: a body that is not one is reported by whoever
-// reads it.
+// TestKeepLeavesErrorsToRead: Read, not Keep, reports an invalid body.
 func TestKeepLeavesErrorsToRead(t *testing.T) {
 	for _, raw := range []string{``, `{`, `[]`, `{"att":"x"}`, strings.Repeat("[", 20000)} {
 		e := Entry{Body: json.RawMessage(raw)}
@@ -126,7 +125,7 @@ func TestKeepLeavesErrorsToRead(t *testing.T) {
 	}
 }
 
-// FuzzHeader holds the short cut through headers against the way through any.
+// FuzzHeader compares the fast path for headers to the general one.
 func FuzzHeader(f *testing.F) {
 	for _, line := range everyKind().lines {
 		f.Add(line)
@@ -149,8 +148,9 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzShort holds the bodies that are read and written without encoding/json
-// against it: both take and refuse the same, and mean the same.
+// FuzzShort compares bodies read and written without encoding/json to those of
+// encoding/json: both accept and refuse the same bytes, and give them the same
+// meaning.
 func FuzzShort(f *testing.F) {
 	for _, raw := range []string{`{}`, `{"us":5}`, `{"verb":"cleanup"}`, `{"in":"d","us":7,"res":["x"]}`, `{"ref":7,"us":-3}`, `{"ref":-7}`, `{"ref":18446744073709551615}`,
 		`{"state":[{"k":"n","add":-1},{"k":"t","res":true}],"spend":{"b":2,"a":1},"us":55,"res":[{"role":"x","text":"\""}]}`,
@@ -172,7 +172,7 @@ func FuzzShort(f *testing.F) {
 		if wantErr != nil {
 			return
 		}
-		compact := want // the values that are written are compact
+		compact := want // values are written as compact JSON
 		for _, v := range values(&compact) {
 			var b bytes.Buffer
 			if json.Compact(&b, v.JSON) != nil || b.Len() == 0 {
@@ -205,8 +205,8 @@ func values(b *Body) (all []*Value) {
 	return all
 }
 
-// BenchmarkBody writes and reads the body of a step that appends its result to
-// the state, as those of agents do.
+// BenchmarkBody writes and reads the body of a step that appends its result to the
+// state, as the steps of agents do.
 func BenchmarkBody(b *testing.B) {
 	body := Body{State: []Change{{Key: "agent/transcript", Result: true}}, Spend: map[string]int64{"tokens": 123, "usd": 4}, Took: 55,
 		Value: Value{JSON: json.RawMessage(`{"role":"assistant","text":"` + strings.Repeat("x", 1000) + `"}`)}}

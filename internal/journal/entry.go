@@ -29,16 +29,16 @@ const (
 	Asked       Kind = "asked"       // an ask is open
 	Timer       Kind = "timer"       // a sleep has begun
 	Waiting     Kind = "waiting"     // a receive waits for its signal
-	Received    Kind = "received"    // a receive took a signal that was there
+	Received    Kind = "received"    // a receive took a signal that had arrived before
 	Took        Kind = "took"        // a queued input was taken, or there was none
 	Emitted     Kind = "emitted"     // an event that the flow defines
-	Planned     Kind = "planned"     // the names of what will come
+	Planned     Kind = "planned"     // the names of the steps to come
 	Spawned     Kind = "spawned"     // a child is about to be started
 	Dumped      Kind = "dumped"      // deps saved while a leaf runs
 	Closed      Kind = "closed"      // a branch failed, and those beside it are closed
-	Problem     Kind = "problem"     // something went wrong that stops nothing
-	Suspended   Kind = "suspended"   // every frame waits; the worker let go
-	Released    Kind = "released"    // the worker let go; the run can be taken over at once
+	Problem     Kind = "problem"     // something went wrong that does not stop the run
+	Suspended   Kind = "suspended"   // every frame waits; the worker has let go
+	Released    Kind = "released"    // the worker has let go; the run can be taken over at once
 	Blocked     Kind = "blocked"     // the code no longer fits the journal
 	Quarantined Kind = "quarantined" // the run killed too many workers
 	Ended       Kind = "ended"       // output, failure or cancellation
@@ -48,26 +48,25 @@ const (
 const (
 	Created  Kind = "created"  // the first entry of a thread
 	Queued   Kind = "queued"   // an input: a new run, or steering for the active one
-	Answered Kind = "answered" // the answer of an ask
+	Answered Kind = "answered" // the answer to an ask
 	Expired  Kind = "expired"  // an ask has expired
-	Progress Kind = "progress" // news on an open ask
-	Fired    Kind = "fired"    // a timer, or the time limit of a receive, is over
+	Progress Kind = "progress" // an update on an open ask
+	Fired    Kind = "fired"    // a timer, or the time limit of a receive, has run out
 	Signal   Kind = "signal"   // an external event
 	Cancel   Kind = "cancel"   // the run is to be cancelled
 	Paused   Kind = "paused"
 	Resumed  Kind = "resumed"
-	Retried  Kind = "retried" // the failed tail is void
+	Retried  Kind = "retried" // a failed run continues; its failed tail is void
 	Metadata Kind = "metadata"
-	Nudge    Kind = "nudge" // only makes a late writer conflict; its name may say that a pass rests
+	Nudge    Kind = "nudge" // makes a late writer conflict; its name may say that a pass only waits
 )
 
-// The kinds that fence: a reader that meets one after what it has read must read
-// the whole thread again.
+// The kinds that fence: a worker that meets one gives up the run.
 const (
 	Forked  Kind = "forked"  // a fork begins after an entry of another thread
 	Rewound Kind = "rewound" // the thread is again as it was at an earlier sequence
 	Erased  Kind = "erased"  // the thread is about to be dropped
-	Moved   Kind = "moved"   // the thread continues in another store, and nobody writes here any more
+	Moved   Kind = "moved"   // the thread continues in another store; nothing follows here
 )
 
 var fences = map[Kind]bool{Forked: true, Rewound: true, Erased: true, Moved: true}
@@ -125,7 +124,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 type Entry struct {
 	Seq   uint64 // its place in the journal; not in its bytes
 	Kind  Kind
-	ID    string // random: tells apart entries that are otherwise equal
+	ID    string // random, so that no two entries are equal
 	Time  int64  // Unix microseconds, by the clock of its writer
 	Run   uint64 // the sequence of the entry that queued the run; 0 for the thread
 	Epoch uint64 // of the claim under which a worker wrote it
@@ -133,13 +132,13 @@ type Entry struct {
 	Body  json.RawMessage
 	Hash  Hash
 
-	// Texts holds the texts that its edits produced; it is not in its bytes but
-	// comes from [Thread.Texts].
+	// Texts holds the texts that its edits produced. It is not part of its bytes;
+	// see [Thread.Texts].
 	Texts map[string]Item
 
-	made bool // EncodeBody has written its body, which is JSON
+	made bool // EncodeBody has written the body, so that it is valid JSON
 
-	// What Keep has read: a value and its Took alone, or the whole body.
+	// What Keep has parsed: only a value and its Took, or the whole body.
 	value json.RawMessage
 	took  int64
 	read  *Body
@@ -157,10 +156,10 @@ const (
 	hashMark = `,"h":"`
 	hashSize = 43 // SHA-256 in base64
 	tailSize = len(hashMark) + hashSize + len(`"}`)
-	headRoom = 120 // for what is before the body, except the path
+	headRoom = 120 // for the header, except the path
 )
 
-// chain returns the hash of an entry that follows one with hash prev.
+// chain returns the hash of an entry that follows the one with hash prev.
 func chain(prev Hash, header, body []byte) (h Hash) {
 	return link(prev, header, sha256.Sum256(body))
 }
@@ -173,7 +172,7 @@ func link(prev Hash, header []byte, sum Hash) Hash {
 	return sha256.Sum256(append(b, sum[:]...))
 }
 
-// Encode returns the bytes of an entry that follows one with hash prev, and sets
+// Encode returns the bytes of an entry that follows the one with hash prev, and sets
 // the entry's own hash.
 func (e *Entry) Encode(prev Hash) []byte {
 	body := e.Body
@@ -185,8 +184,8 @@ func (e *Entry) Encode(prev Hash) []byte {
 	return e.end(prev, append(b, body...), header)
 }
 
-// EncodeBody is Encode with a body that is not encoded yet. The entry's Body
-// becomes a part of the bytes that are returned.
+// EncodeBody is Encode with a body that is not encoded yet. It sets the entry's Body
+// to a part of the bytes that it returns.
 func (e *Entry) EncodeBody(prev Hash, body *Body) ([]byte, error) {
 	b := e.begin(body.size())
 	header := len(b)
@@ -199,8 +198,8 @@ func (e *Entry) EncodeBody(prev Hash, body *Body) ([]byte, error) {
 	return b, nil
 }
 
-// begin returns the bytes of an entry before its body, with room for one of a
-// size.
+// begin returns the bytes of an entry before its body, with room for a body of size
+// bytes.
 func (e *Entry) begin(size int) []byte {
 	b := make([]byte, 0, headRoom+len(e.Path)+size+tailSize)
 	b = append(b, `{"v":1,"k":"`...)
@@ -224,8 +223,8 @@ func (e *Entry) begin(size int) []byte {
 	return append(b, bodyMark...)
 }
 
-// end sets the hash of an entry by its bytes, whose body begins at header, and
-// returns them with what follows the body.
+// end sets the hash of an entry whose bytes so far are b, with the body from header
+// on, and returns b completed.
 func (e *Entry) end(prev Hash, b []byte, header int) []byte {
 	e.Hash = chain(prev, b[:header], b[header:])
 	b = append(b, hashMark...)
@@ -246,8 +245,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// Decode reads the bytes of the entry at seq, which follows one with hash prev.
-// It keeps data. Errors other than ErrNewer mean damage.
+// Decode reads the bytes of the entry at seq, which follows the one with hash prev.
+// The entry retains data. Errors other than ErrNewer mean damage.
 func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	e := Entry{Seq: seq}
 	header, err := e.header(data)
@@ -271,8 +270,8 @@ func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	return e, nil
 }
 
-// Peek reads an entry without checking its hash, for one whose place in the
-// chain is not known yet.
+// Peek reads an entry without checking its hash. It is for an entry whose
+// predecessor is not known.
 func Peek(seq uint64, data []byte) (Entry, error) {
 	e := Entry{Seq: seq}
 	header, err := e.header(data)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestEveryKindIsInTheGoldenJournal keeps everyKind complete, on which the
-// tests of damage rely.
+// TestEveryKindIsInTheGoldenJournal keeps everyKind complete: the tests of damage
+// rely on it.
 func TestEveryKindIsInTheGoldenJournal(t *testing.T) {
 	seen := map[Kind]bool{}
 	var prev Hash
@@ -32,14 +32,14 @@ func TestEveryKindIsInTheGoldenJournal(t *testing.T) {
 	}
 }
 
-// TestFormatIsStable holds the bytes of each kind of entry. Journals in stores
-// have them: when this fails, the format has changed and needs a new number.
+// TestFormatIsStable pins the bytes of each kind of entry, which existing journals
+// contain. If it fails, the format has changed and needs a new number.
 func TestFormatIsStable(t *testing.T) {
 	w := everyKind()
 	golden(t, "kinds.jsonl", append(bytes.Join(w.lines, []byte("\n")), '\n'))
 	for i, line := range w.lines {
 		if !json.Valid(line) {
-			t.Errorf("entry %d is no JSON: %s", i+1, line)
+			t.Errorf("entry %d is not JSON: %s", i+1, line)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestEntryRoundTrip(t *testing.T) {
 	}
 }
 
-// seal writes a line whose header and body are given, with a hash that fits.
+// seal returns a line with the given header and body, and a valid hash.
 func seal(prev Hash, header, body string) []byte {
 	h := chain(prev, []byte(header), []byte(body))
 	return fmt.Appendf(nil, `%s%s,"h":"%s"}`, header, body, h)
@@ -159,7 +159,7 @@ func TestUnknownKindMakesTheThreadForeignAndTheChainGoesOn(t *testing.T) {
 	}
 }
 
-// damaged folds lines of which the one at seq was tampered with.
+// damaged folds lines and expects the damage to be found at seq.
 func damaged(t *testing.T, what string, lines [][]byte, seq uint64) {
 	t.Helper()
 	th, at, err := fold(lines)
@@ -171,8 +171,8 @@ func damaged(t *testing.T, what string, lines [][]byte, seq uint64) {
 	}
 }
 
-// TestEveryBitFlipIsFound flips each bit of each entry. It decodes behind the
-// true head, which is what a fold does, and folds whole journals for some.
+// TestEveryBitFlipIsFound flips each bit of each entry. It decodes the entry after
+// the true head, as a fold does, and folds the whole journal for some.
 func TestEveryBitFlipIsFound(t *testing.T) {
 	w := everyKind()
 	flips := 0
@@ -225,8 +225,8 @@ func TestEveryTruncationIsFound(t *testing.T) {
 	}
 }
 
-// TestLineBreakInHashIsFound replaces a character of a hash that stands for
-// nothing but zeros, which a base64 decoder would not miss.
+// TestLineBreakInHashIsFound replaces a character of a hash that encodes only zero
+// bits by a line break, which a base64 decoder skips.
 func TestLineBreakInHashIsFound(t *testing.T) {
 	found := 0
 	for i := range 20000 {
@@ -259,7 +259,7 @@ func TestMovedEntriesAreFound(t *testing.T) {
 		twice := slices.Insert(slices.Clone(w.lines), i, w.lines[i])
 		damaged(t, fmt.Sprintf("entry %d twice", seq), twice, seq+1)
 
-		// A store that skips or repeats a number is found too.
+		// A store that skips or repeats a sequence is detected too.
 		th := mustFold(t, w.lines[:i])
 		for _, wrong := range []uint64{0, seq - 1, seq + 1, seq + 1000} {
 			if _, err := th.Read(wrong, w.lines[i]); err == nil {

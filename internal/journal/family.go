@@ -19,11 +19,11 @@ type Child struct {
 	End     uint64           `json:",omitzero"` // the entry that reported it
 	Failed  bool             `json:",omitzero"` // it did not succeed
 	Retries int              `json:",omitzero"` // of the run when its end was reported
-	Stale   bool             `json:",omitzero"` // it no longer belongs to this run: the next Spawn at Path makes another
+	Stale   bool             `json:",omitzero"` // it no longer belongs to this run: the next Spawn at Path starts another
 	Other   bool             `json:",omitzero"` // it is a child of the thread that this one was forked from
 	Spent   map[string]int64 `json:",omitzero"` // by it, as reported so far
-	Lost    bool             `json:",omitzero"` // its reported end is a cancel, and no Join received it
-	Doomed  bool             `json:",omitzero"` // its branch was closed: it is cancelled, and the next Spawn at Path makes another
+	Lost    bool             `json:",omitzero"` // its reported end is a cancellation, and no Join received it
+	Doomed  bool             `json:",omitzero"` // its branch was closed: it is cancelled, and the next Spawn at Path starts another
 }
 
 // childMark begins the names of the signals that report the ends of children.
@@ -39,7 +39,8 @@ func IsChildSignal(name string) bool { return strings.HasPrefix(name, childMark)
 // ChildOf returns the id of the child whose end a signal reports.
 func ChildOf(signal string) string { return strings.TrimPrefix(signal, childMark) }
 
-// ParentEnded is the name of a cancel that a child gets when its parent ends.
+// ParentEnded is the name of the cancel entry that a child gets when its parent
+// ends.
 const ParentEnded = "#parent"
 
 // Child returns the child whose end a signal reports, nil if there is none.
@@ -92,8 +93,8 @@ func (r *Run) joined(e Entry, b *Body) {
 	}
 }
 
-// fork makes the thread a fork of what it was so far: active runs are paused,
-// nobody holds it, and unfinished children belong to the other thread.
+// fork makes the thread a fork of what it was so far: active runs are paused, no
+// worker holds it, and unfinished children belong to the original thread.
 func (t *Thread) fork(e Entry, b *Body) {
 	from := *b.From
 	from.At = b.At
@@ -132,7 +133,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 	t.change(e, b)
 }
 
-// estrange marks all children as those of another thread.
+// estrange marks all children as belonging to another thread.
 func (t *Thread) estrange() {
 	for _, r := range t.Runs {
 		for _, c := range r.Children {
@@ -184,7 +185,7 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	now := t.Kept()
 	past.ownAll()
 	if now.Fork != nil && (past.Fork == nil || *past.Fork != *now.Fork) {
-		past.estrange() // it was not forked yet
+		past.estrange() // the past is from before the fork
 	}
 	*t = *past
 	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created

@@ -9,13 +9,12 @@ import (
 	"testing"
 )
 
-// TestFoldTables folds the journals of testdata/fold. A journal begins with a
-// line "# title" and has its created entry already. Each further line is an
-// entry,
+// TestFoldTables folds the journals of testdata/fold. A journal begins with a line
+// "# title", and its created entry is implied. Each further line is an entry,
 //
 //	kind [@run] [/path] [t=time] [e=epoch] [body]
 //
-// and the line below it is the thread behind it, or the error.
+// and the line below it is the thread after it, or the error.
 func TestFoldTables(t *testing.T) {
 	files, err := filepath.Glob("testdata/fold/*.txt")
 	if err != nil || len(files) == 0 {
@@ -34,7 +33,7 @@ func TestFoldTables(t *testing.T) {
 				line = strings.TrimRight(line, "\n")
 				switch {
 				case strings.HasPrefix(line, "\t"):
-					continue // what was found before
+					continue // the result of an earlier run
 				case strings.HasPrefix(line, "#"):
 					w = &writer{}
 					w.add(Created, 0, "", `{"thread":"t"}`)
@@ -83,7 +82,7 @@ func apply(t *testing.T, w *writer, th *Thread, line string) string {
 	was := tell(th)
 	w.put(e)
 	if _, err := th.Read(e.Seq, w.lines[len(w.lines)-1]); err != nil {
-		*w = before // what is refused has not been written
+		*w = before // a refused entry is not in the journal
 		if now := tell(th); now != was || th.Seq != w.seq {
 			t.Errorf("%s: the error %v changed the thread from\n%s to\n%s", line, err, was, now)
 		}

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// FuzzDecode: any bytes are an entry or an error, and an entry that is accepted
-// is written with the same meaning.
+// FuzzDecode: any bytes are an entry or an error, and an accepted entry keeps its
+// meaning when it is written again.
 func FuzzDecode(f *testing.F) {
 	var prev Hash
 	for i, line := range everyKind().lines {
@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		var prev Hash
 		copy(prev[:], head)
 		e, err := Decode(prev, 7, data)
-		// Headers are also read when the hash does not fit: try one that does.
+		// The hash hardly ever fits: try the same header with one that does.
 		if err != nil {
 			if n, bad := e.header(data); bad == nil && n <= len(data) {
 				data = seal(prev, string(data[:n]), string(data[n:]))
@@ -58,8 +58,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// script folds lines "kind run epoch path body", whatever they say, and returns
-// the thread and how many were refused.
+// script folds arbitrary lines "kind run epoch path body", and returns the thread
+// and how many lines were refused.
 func script(t *testing.T, text string) (*Thread, int) {
 	th, refused := NewThread(), 0
 	for line := range strings.Lines(text) {
@@ -80,7 +80,7 @@ func script(t *testing.T, text string) (*Thread, int) {
 	return th, refused
 }
 
-// ask asks a thread everything.
+// ask calls every query of a thread.
 func ask(th *Thread) {
 	th.Next(th.Time, fitsV1)
 	th.Receiver("m")
@@ -95,8 +95,8 @@ func ask(th *Thread) {
 	tell(th)
 }
 
-// FuzzThread: no sequence of entries, chained as it should be, makes the fold
-// panic, or fold differently the second time.
+// FuzzThread: no sequence of entries with a valid chain makes the fold panic, or
+// give another result the second time.
 func FuzzThread(f *testing.F) {
 	files, err := filepath.Glob("testdata/fold/*.txt")
 	if err != nil || len(files) == 0 {
@@ -149,8 +149,7 @@ func FuzzThread(f *testing.F) {
 	})
 }
 
-// TestSpanAgreesWithJSON: the short cut finds the end of each value that is
-// JSON.
+// TestSpanAgreesWithJSON: span finds the end of every JSON value.
 func TestSpanAgreesWithJSON(t *testing.T) {
 	for _, value := range []string{`1`, `-1.5e9`, `null`, `""`, `"a"`, `"\""`, `"\\"`, `"\\\""`, `"[{,:]}"`, `[]`, `{}`, `[[],{}]`,
 		`{"a":[1,{"b":"]"}],"c":"\\"}`, `"\u0022"`, `["\\","\"",{"\\\"":0}]`} {
@@ -179,8 +178,8 @@ func TestSpanAgreesWithJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkFold reads 10 000 outcomes of 1 KiB. Compare it with the hash
-// alone, which it cannot do without.
+// BenchmarkFold reads 10 000 outcomes of 1 KiB. Compare it with the hash alone,
+// which is the least that it can cost.
 func BenchmarkFold(b *testing.B) {
 	const steps = 10000
 	for _, c := range []struct{ name, body string }{

@@ -18,7 +18,7 @@ func (e *Entry) header(b []byte) (int, error) {
 }
 
 // plainHeader is anyHeader for fields as Encode writes them, without escapes. It
-// returns 0, and leaves the entry as it is, if they may be others.
+// returns 0, and does not change the entry, for any other header.
 func (e *Entry) plainHeader(b []byte) int {
 	r := fields{rest: b}
 	kind := kinds[string(r.text(`{"v":1,"k":`))]
@@ -49,12 +49,12 @@ type fields struct {
 	bad  bool // something else was there
 }
 
-// at reports whether a field comes next, of which mark is all before its value.
+// at reports whether the field comes next whose bytes before its value are mark.
 func (r *fields) at(mark string) bool {
 	return len(r.rest) > len(mark) && string(r.rest[:len(mark)]) == mark
 }
 
-// text reads a field, and returns its value with the quotes.
+// text reads a field and returns its value, including the quotes.
 func (r *fields) text(mark string) []byte {
 	if r.bad = r.bad || !r.at(mark) || r.rest[len(mark)] != '"'; r.bad {
 		return nil
@@ -68,7 +68,7 @@ func (r *fields) text(mark string) []byte {
 	return value[:n]
 }
 
-// number reads a field whose value has no more digits than always fit.
+// number reads a field whose value has few enough digits to fit a uint64.
 func (r *fields) number(mark string) (n uint64) {
 	if r.bad = r.bad || !r.at(mark); r.bad {
 		return 0
@@ -153,8 +153,8 @@ func token(b []byte, at int) ([]byte, int, error) {
 	return b[at:end], end, nil
 }
 
-// span returns where the JSON value at b[at:] ends, -1 if it does not. It only
-// looks at quotes, brackets, commas and colons.
+// span returns where the JSON value at b[at:] ends, -1 if it does not end. It looks
+// only at quotes, brackets, commas and colons.
 func span(b []byte, at int) int {
 	depth := 0
 	for i := at; i < len(b); i++ {

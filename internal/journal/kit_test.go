@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "accept what the tests find into testdata")
 
-// golden compares got with a file of testdata, or writes it with -update.
+// golden compares got with a file in testdata. With -update it writes the file.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -46,8 +46,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// writer writes entries behind each other, with ids and times that follow from
-// their places.
+// writer appends entries whose ids and times depend only on their sequence.
 type writer struct {
 	seq   uint64
 	epoch uint64
@@ -78,8 +77,7 @@ func (w *writer) put(e Entry) Entry {
 	return e
 }
 
-// everyKind returns a journal with an entry of each kind at least, as a run
-// could have written it.
+// everyKind returns a plausible journal with at least one entry of each kind.
 func everyKind() *writer {
 	w := &writer{}
 	w.add(Created, 0, "", `{"thread":"t-1","tenant":"acme","user":"ann","title":"Refund","meta":{"a":"1"}}`)
@@ -142,7 +140,8 @@ func everyKind() *writer {
 	return w
 }
 
-// fold folds lines up to an error and returns where that was.
+// fold folds lines up to the first error, and returns the sequence of the line that
+// caused it, 0 if none did.
 func fold(lines [][]byte) (*Thread, uint64, error) {
 	t := NewThread()
 	for i, line := range lines {
@@ -162,7 +161,7 @@ func mustFold(t testing.TB, lines [][]byte) *Thread {
 	return th
 }
 
-// tell writes what matters of a thread in one line.
+// tell describes a thread in one line.
 func tell(t *Thread) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -232,7 +231,7 @@ func tell(t *Thread) string {
 	return strings.TrimPrefix(b.String(), "; ")
 }
 
-// show returns the value of an item, with what was appended behind it.
+// show returns the value of an item, followed by what was appended to it.
 func show(i Item) string {
 	parts := []string{}
 	if !i.Base.IsZero() {
@@ -244,7 +243,7 @@ func show(i Item) string {
 	return strings.Join(parts, "")
 }
 
-// fitsV1 lets code of version v1 try a blocked run once.
+// fitsV1 lets the code of version v1 try a blocked run once.
 func fitsV1(r *Run) bool { return !r.Misfits["v1"] }
 
 // askIDs returns the ids of a thread's asks.

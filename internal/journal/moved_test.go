@@ -2,8 +2,7 @@ package journal
 
 import "testing"
 
-// TestMoved: a thread that has moved has nothing to do here, and a snapshot says
-// so too.
+// TestMoved: a thread that has moved has nothing due, and its snapshot keeps that.
 func TestMoved(t *testing.T) {
 	w := &writer{}
 	w.add(Created, 0, "", `{"thread":"t"}`)

@@ -6,15 +6,16 @@ import (
 	"strconv"
 )
 
-// Place says where a value is: in which entry of the thread, and the how manieth
-// of its body it is. 0 is nowhere. It fits a number of JSON that is short for the
-// values that most lists consist of, the results of steps.
+// Place says where a value is in the journal: the sequence of its entry, and the
+// index of the value in the body. 0 means nowhere. It is encoded as a number, which
+// is short for the results of steps, since their index is 0.
 type Place uint64
 
 const seqBits = 48
 
 // placeOf returns the place of the nth value of a body: 0 is its result or input,
-// then come those of its changes in their order. A value beyond has no place.
+// and the values of its changes follow in order. It returns 0 if the numbers are too
+// large for a Place.
 func placeOf(seq uint64, nth int) Place {
 	if seq >= 1<<seqBits || nth >= 1<<(64-seqBits) {
 		return 0
@@ -22,7 +23,7 @@ func placeOf(seq uint64, nth int) Place {
 	return Place(nth)<<seqBits | Place(seq)
 }
 
-// Seq returns the sequence of the entry that has the value.
+// Seq returns the sequence of the entry that holds the value.
 func (p Place) Seq() uint64 { return uint64(p & (1<<seqBits - 1)) }
 
 // plus returns the place of the ith value after the one at p in the same body.
@@ -33,7 +34,7 @@ func (p Place) plus(i int) Place {
 	return placeOf(p.Seq(), int(p>>seqBits)+i)
 }
 
-// placed returns the value with its place. One without bytes of its own needs none.
+// placed returns the value with its place. A value without JSON needs none.
 func (v Value) placed(p Place) Value {
 	if v.JSON != nil {
 		v.At = p
@@ -41,7 +42,7 @@ func (v Value) placed(p Place) Value {
 	return v
 }
 
-// ValueAt returns the value of a body that is at a place of its entry.
+// ValueAt returns the value at a place, which must be in the entry of the body.
 func (b *Body) ValueAt(p Place) (Value, error) {
 	nth := int(p >> seqBits)
 	if nth == 0 && !b.Value.IsZero() {
@@ -62,7 +63,7 @@ func (b *Body) ValueAt(p Place) (Value, error) {
 	return Value{}, fmt.Errorf("entry %d has no value %d", p.Seq(), p>>seqBits)
 }
 
-// values returns how many values a change has of its own.
+// values returns how many values a change holds, apart from the step's result.
 func (c *Change) values() int {
 	if c.Set != nil {
 		return 1 + len(c.Append)
@@ -70,11 +71,11 @@ func (c *Change) values() int {
 	return len(c.Append)
 }
 
-// keptValue is a value in a snapshot: itself, or the number of its place if that is
-// much shorter.
+// keptValue is a value in a snapshot: the value itself, or its place if the value is
+// longer than shortValue.
 type keptValue Value
 
-const shortValue = 64 // bytes that a snapshot repeats
+const shortValue = 64 // bytes
 
 func (v keptValue) IsZero() bool { return Value(v).IsZero() }
 

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// A redacted entry has a string in place of its body, the SHA-256 of the body in
+// A redacted entry has the SHA-256 of its body in place of the body, as a string in
 // base64. A body is an object, so the two cannot be confused.
 const redactedSize = hashSize + 2
 

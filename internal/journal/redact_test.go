@@ -35,12 +35,12 @@ func TestARedactedEntryIsChainedAsTheWholeOne(t *testing.T) {
 			bad := bytes.Clone(short)
 			bad[bit/8] ^= 1 << (bit % 8)
 			if _, err := DecodeRedacted(prev, 1, bad); err == nil {
-				t.Errorf("bit %d of %s is flipped and not found", bit, short)
+				t.Errorf("a flip of bit %d of %s is not found", bit, short)
 			}
 		}
 		for n := range len(short) {
 			if _, err := DecodeRedacted(prev, 1, short[:n]); err == nil {
-				t.Errorf("it is cut at %d and not found", n)
+				t.Errorf("a cut at %d is not found", n)
 			}
 		}
 		if _, err := DecodeRedacted(prev, 1, data); err == nil {

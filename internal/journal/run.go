@@ -55,7 +55,7 @@ type Run struct {
 	Ended     int64           `json:",omitzero"`
 	EndSeq    uint64          `json:",omitzero"`
 	Output    Value           `json:",omitzero"`
-	Ref       uint64          `json:",omitzero"` // the entry whose value the output is
+	Ref       uint64          `json:",omitzero"` // the entry that holds the output as its value, 0 if Output does
 	Fail      *Failure        `json:",omitzero"`
 	Unknown   []string        `json:",omitzero"`
 	Diff      string          `json:",omitzero"`
@@ -70,16 +70,16 @@ type Run struct {
 	Deaths      int   `json:",omitzero"` // claims in a row without a sign of life
 	Retries     int   `json:",omitzero"`
 	PausedAt    int64 `json:",omitzero"` // 0 unless it is paused or about to be
-	Held        bool  `json:",omitzero"` // a fork begins with it: it goes on only when a person says so
+	Held        bool  `json:",omitzero"` // a fork began with it: it continues only when a person says so
 	SuspendedAt int64 `json:",omitzero"` // 0 unless it waits
-	Silent      bool  `json:",omitzero"` // nothing was heard since the last claim
-	Resting     bool  `json:",omitzero"` // nor has it done anything but wait
+	Silent      bool  `json:",omitzero"` // no sign of life since the last claim
+	Resting     bool  `json:",omitzero"` // silent, but only because it waits
 	PostMortem  Value `json:",omitzero"` // of the quarantine
 
 	Steps    int              `json:",omitzero"` // outcomes so far
 	Last     string           `json:",omitzero"` // path of the newest one
 	Plan     []string         `json:",omitzero"`
-	PlanAt   string           `json:",omitzero"` // what the paths of its steps begin with
+	PlanAt   string           `json:",omitzero"` // prefix of the paths of the plan's steps
 	Reached  map[string]bool  `json:",omitzero"` // names of the plan whose steps have succeeded
 	Waits    map[string]*Wait `json:",omitzero"` // by path
 	Failing  map[string]Note  `json:",omitzero"` // branches whose newest outcome is a failure, by path
@@ -104,13 +104,13 @@ type Wait struct {
 	Ask    string `json:",omitzero"` // id
 	Signal string `json:",omitzero"` // name
 
-	Cleaning bool `json:",omitzero"` // it is below a cleanup, which goes on in any case
+	Cleaning bool `json:",omitzero"` // it is below a cleanup, which nothing stops
 }
 
 // Begun reports whether the run was ever claimed.
 func (r *Run) Begun() bool { return r.Start != 0 }
 
-// Due returns when the first of the things it waits for is due, 0 for never.
+// Due returns when the first of its waits is due, 0 for never.
 func (r *Run) Due() int64 {
 	var due int64
 	for _, w := range r.Waits {
@@ -121,16 +121,16 @@ func (r *Run) Due() int64 {
 	return due
 }
 
-// The names of nudges by which a pass that has recorded nothing yet says that it
-// only waits, and that it goes on. A worker that disappears between the two was
-// not killed by the run.
+// The names of nudges: a pass that has recorded nothing yet says that it rests while
+// it only waits, and that it acts when it goes on. A worker that disappears between
+// the two was not killed by the run.
 const (
 	NudgeRests = "rests"
 	NudgeActs  = "acts"
 )
 
-// Lost returns how many claims in a row would have been followed by nothing if
-// the run were claimed now. A claim that only waited does not count.
+// Lost returns how many claims in a row were lost, without a sign of life after
+// them, if the run is claimed now. A claim that only waited does not count.
 func (r *Run) Lost() int {
 	switch {
 	case !r.Silent:
@@ -141,8 +141,8 @@ func (r *Run) Lost() int {
 	return r.Deaths + 1
 }
 
-// LostBefore is Lost for a worker that is about to claim a run. Its own claim of
-// the run was not followed by its death, whatever became of the pass.
+// LostBefore is Lost for a worker that is about to claim a run. If the last claim
+// was its own, that one does not count: the worker is alive.
 func (t *Thread) LostBefore(r *Run, worker string) int {
 	if r.Silent && r.Status == StatusRunning && t.Worker == worker {
 		return r.Deaths
@@ -161,7 +161,7 @@ func (r *Run) wait(e Entry, w Wait) {
 	r.Waits[e.Path] = &w
 }
 
-// settled ends all waits of the node at a path and of the nodes below it.
+// settled ends all waits of the node at a path and of those below it.
 func (t *Thread) settled(r *Run, path string) {
 	for p, w := range r.Waits {
 		if p == path || strings.HasPrefix(p, path+"/") {
@@ -174,8 +174,8 @@ func (t *Thread) settled(r *Run, path string) {
 }
 
 // alive reports whether an entry of a kind shows that the worker of a run makes
-// progress, or gives the run what it waited for. What people do to a run shows
-// neither, and fired and expired entries are appended without a claim.
+// progress, or gives the run what it waited for. Other things that people do to a
+// run show neither, and fired and expired entries are appended without a claim.
 func alive(k Kind) bool {
 	switch k {
 	case Answered, Signal, Retried:
@@ -287,7 +287,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Received:
 		t.Signals = removeSignal(t.Signals, b.Ref)
 		r.joined(e, b)
-		delete(r.Waits, e.Path) // of a join, if another join received the end of its child
+		delete(r.Waits, e.Path) // of a Join whose child's end another Join received
 	case Took:
 		for i, in := range t.Inbox {
 			if in.N == b.Ref {
@@ -297,7 +297,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			}
 		}
 	case Answered, Expired:
-		// The first of answer and expiry counts.
+		// Whichever comes first counts.
 		if a := t.Ask(b.Of); a != nil && a.Run == r && a.Open() {
 			a.Answer, a.AnswerAt, a.Expired = b.Answer, e.Time, e.Kind == Expired
 			delete(r.Waits, a.Path)
@@ -306,7 +306,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Fired, Signal:
 		t.hear(b.Key)
 		r.joined(e, b)
-		if e.Path != "" { // nobody waited for the end of a child
+		if e.Path != "" { // "" if nothing waits for the end of a child
 			delete(r.Waits, e.Path)
 			r.Wake = true
 		}
@@ -397,8 +397,8 @@ func removeSignal(list []Pending, seq uint64) []Pending {
 	return list
 }
 
-// DumpsAt returns the deps as the run sees them: as they were at its start,
-// and its own dumps on top.
+// DumpsAt returns the deps as the run sees them: those at its start, overlaid with
+// its own dumps.
 func (r *Run) DumpsAt() map[string]Value {
 	deps := maps.Clone(r.BaseDeps)
 	if deps == nil {

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Most bodies of a long run have few fields: those of a step that changes the
-// state, spends, or has a digest of its input. They are written and read here
-// without reflection; encoding/json takes all others, and says what these are.
+// Most bodies of a long run have few fields: those of a step that changes the state,
+// spends, or has a digest of its input. They are written and read here without
+// reflection, with the same result as encoding/json, which handles all others.
 
-// appendShort appends the bytes of a body, false if it has other fields or texts
-// than are written here. Its values are compact JSON already.
+// appendShort appends the bytes of a body. It reports false if the body has fields
+// or texts that only encoding/json writes. Values must be compact JSON.
 func (b *Body) appendShort(raw []byte) ([]byte, bool) {
 	if b.others() || b.Value.Blob != nil || b.Value.JSON != nil && len(b.Value.JSON) == 0 {
 		return raw, false
@@ -61,7 +61,7 @@ func (b *Body) appendShort(raw []byte) ([]byte, bool) {
 	return w.raw, !w.failed
 }
 
-// size is about how many bytes a body has.
+// size returns the approximate number of bytes of a body.
 func (b *Body) size() int {
 	n := plainSize + len(b.Input) + len(b.Value.JSON) + 32*len(b.Spend)
 	for i := range b.State {
@@ -77,7 +77,7 @@ func (b *Body) size() int {
 	return n
 }
 
-// others reports whether a body has fields beside those of a short one.
+// others reports whether a body has fields that a short one does not have.
 func (b *Body) others() bool {
 	return b.Thread != "" || b.Tenant != "" || b.User != "" || b.Title != nil || b.Meta != nil ||
 		b.From != nil || b.At != 0 || b.Void || b.Keep != nil || b.Child != "" ||
@@ -92,7 +92,7 @@ func (b *Body) others() bool {
 type shortWriter struct {
 	raw    []byte
 	empty  bool // no field is written yet
-	failed bool // something has to be written by encoding/json
+	failed bool // encoding/json has to write the body
 }
 
 // field begins a field.
@@ -158,9 +158,9 @@ func (w *shortWriter) change(c *Change) {
 	w.raw = append(w.raw, '}')
 }
 
-// readShort returns the body that appendShort writes as these bytes, nil if they
-// are others. It takes for granted that they are JSON. Its value shares their
-// memory; those of the state may outlive them, and do not.
+// readShort returns the body that appendShort writes as raw, nil if it would not
+// write raw. It assumes that raw is JSON. The body's value shares memory with raw.
+// The values of the state do not, since they may outlive it.
 func readShort(raw json.RawMessage) *Body {
 	r := shortReader{raw: raw}
 	b := new(Body)
@@ -225,7 +225,7 @@ type shortReader struct {
 	failed bool
 }
 
-// next reads a text if it comes next.
+// next skips text, if that comes next, and reports whether it did.
 func (r *shortReader) next(text string) bool {
 	if r.failed || len(r.raw)-r.at < len(text) || string(r.raw[r.at:r.at+len(text)]) != text {
 		return false
@@ -236,7 +236,7 @@ func (r *shortReader) next(text string) bool {
 
 func (r *shortReader) expect(text string) { r.failed = r.failed || !r.next(text) }
 
-// until returns the bytes up to the end of a value, which it passes.
+// until returns the bytes up to end and skips them.
 func (r *shortReader) until(end int) []byte {
 	if r.failed = r.failed || end <= r.at; r.failed {
 		return nil

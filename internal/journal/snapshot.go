@@ -12,34 +12,33 @@ import (
 	"sync"
 )
 
-// snapshotFormat is the number of the format of snapshots. Raise it when the
-// same entries get another meaning: older snapshots are then not used.
+// snapshotFormat is the version of the format of snapshots. Raise it when the fold
+// of the same entries changes, so that older snapshots are not used.
 const snapshotFormat = 4
 
-// snapshot is a thread in JSON: the thread itself, and those of its parts that
-// share pointers in a form that does not. In front of it stands its hash.
+// snapshot is the JSON form of a thread: the thread itself, and separately those of
+// its parts that share pointers. The hash of the JSON precedes it.
 type snapshot struct {
 	Thread             *Thread
-	Runs, Inbox, Taken []keptRun                  `json:",omitzero"` // Taken: steering that runs took out of the inbox
+	Runs, Inbox, Taken []keptRun                  `json:",omitzero"` // Taken: steering that runs took from the inbox
 	Asks               map[uint64]map[string]*Ask `json:",omitzero"` // by the number of the run, then by id
 	State              map[string]flatItem        `json:",omitzero"`
 	Heard              []string                   `json:",omitzero"` // keys of signals
 }
 
-// keptRun is a run without those of its common fields that are as in the run
-// before it, and with its numbers in a short form. Same has a bit for each of the
-// former, Far has how far each of the latter is from another one. The run is
-// embedded for its JSON only: snapshots of threads with many short runs consist of
-// little else.
+// keptRun is a run in a short form, since snapshots of threads with many short runs
+// consist of little else. Same has a bit for each common field that is equal to that
+// of the previous run and therefore left out. Far holds sequences and times as
+// differences. The run is embedded only for its JSON.
 type keptRun struct {
 	*Run
-	Input  keptValue `json:",omitzero"` // in place of those of the run
+	Input  keptValue `json:",omitzero"` // shadows that of the run, as does Output
 	Output keptValue `json:",omitzero"`
 	Same   uint64    `json:",omitzero"`
 	Far    [6]int64  `json:",omitzero"`
 }
 
-// flatItem is an Item with a list in place of its links, which would nest too
+// flatItem is an Item with a list in place of its links, whose JSON would nest too
 // deeply.
 type flatItem struct {
 	Base keptValue   `json:",omitzero"`
@@ -47,12 +46,12 @@ type flatItem struct {
 	Text bool        `json:",omitzero"`
 }
 
-// Snapshot returns the bytes from which Restore makes the thread again. It is
-// an error if a run is active, or if the thread has entries that another binary
-// may understand and this one does not. What only a retry of an ended run needs,
-// its base and its dumps, is left out. Long values of the state, inputs and outputs
-// stay in the journal: they come back as their places. Other values come back as
-// compact JSON, which is how they are written to a journal in the first place.
+// Snapshot returns the bytes from which Restore rebuilds the thread. It returns an
+// error if a run is active, or if the thread has entries that this binary does not
+// understand. It leaves out what only a retry of an ended run needs: its base and
+// its dumps. Long values of the state, inputs and outputs stay in the journal and
+// are restored as their places. Other values are restored as compact JSON, as they
+// were written to the journal.
 func (t *Thread) Snapshot() ([]byte, error) {
 	switch r := t.Active(); {
 	case r != nil:
@@ -87,8 +86,8 @@ func (t *Thread) Snapshot() ([]byte, error) {
 }
 
 // Restore returns the thread of a snapshot. An error means that the snapshot is
-// damaged, or that the binary that wrote it folds or keeps other things than
-// this one; the thread must then be folded from its journal.
+// damaged, or was written by a binary that folds or keeps other things than this
+// one; the thread must then be folded from its journal.
 func Restore(data []byte) (*Thread, error) {
 	if len(data) < hashSize || snapshotHash(data[hashSize:]).String() != string(data[:hashSize]) {
 		return nil, errors.New("the snapshot is damaged or of another format")
@@ -102,9 +101,9 @@ func Restore(data []byte) (*Thread, error) {
 	all := slices.Concat(t.Runs, t.Inbox, restoreRuns(s.Taken))
 	slices.SortFunc(all, byNumber)
 	for _, r := range all {
-		t.byID.set(r.ID, r) // the newest has the id
+		t.byID.set(r.ID, r) // the newest run with an id wins
 	}
-	t.weight = 3*int64(len(data)) + 1024*int64(len(all)) // with what Go adds
+	t.weight = 3*int64(len(data)) + 1024*int64(len(all)) // including Go's overhead
 	for _, r := range t.Runs {
 		if !r.Status.Final() {
 			t.open = append(t.open, r)
@@ -135,8 +134,8 @@ func Restore(data []byte) (*Thread, error) {
 	return t, nil
 }
 
-// common returns pointers to the fields that runs of a thread often have in
-// common. Nothing changes what they point to in place, so runs may share it.
+// common returns pointers to the fields that runs of a thread often have in common.
+// Their values are never changed in place, so runs may share them.
 func (r *Run) common() []any {
 	return []any{&r.Flow, &r.Policy, &r.Budget, &r.By, &r.Status, &r.Version, &r.Claims, &r.Steps, &r.Last, &r.Plan, &r.PlanAt, &r.Silent}
 }
@@ -162,8 +161,8 @@ func keepRuns(runs []*Run) []keptRun {
 	return kept
 }
 
-// far returns how far the numbers of a run are from each other or from those of the
-// run before it, and takes them out of the run.
+// far returns the sequences and times of a run as differences from each other or
+// from those of the previous run, and clears them.
 func (r *Run) far(before *Run) [6]int64 {
 	far := [6]int64{
 		int64(r.N - before.N), int64(r.Start - r.N), int64(r.EndSeq - r.N),
@@ -173,7 +172,7 @@ func (r *Run) far(before *Run) [6]int64 {
 	return far
 }
 
-// near puts back what far took out.
+// near restores what far has cleared.
 func (r *Run) near(before *Run, far [6]int64) {
 	r.N, r.Created = before.N+uint64(far[0]), before.Created+far[3]
 	r.Start, r.EndSeq = r.N+uint64(far[1]), r.N+uint64(far[2])
@@ -197,7 +196,7 @@ func restoreRuns(kept []keptRun) []*Run {
 	return runs
 }
 
-// taken returns the runs that are found by their id only.
+// taken returns the runs that are only in byID.
 func (t *Thread) taken() []*Run {
 	elsewhere := map[*Run]bool{}
 	for _, r := range slices.Concat(t.Runs, t.Inbox) {
@@ -213,8 +212,8 @@ func (t *Thread) taken() []*Run {
 	return taken
 }
 
-// snapshotHash covers the shape too, so one check finds both damage and
-// snapshots of other binaries.
+// snapshotHash covers the shape too, so one check detects both damage and snapshots
+// of other binaries.
 func snapshotHash(data []byte) (h Hash) {
 	d := sha256.New()
 	d.Write(snapshotShape())
@@ -223,9 +222,9 @@ func snapshotHash(data []byte) (h Hash) {
 	return h
 }
 
-// snapshotShape describes everything that this binary folds and keeps. A fold
-// skips what it does not know, so a snapshot by another binary may lack what
-// this one would have kept of the same entries.
+// snapshotShape describes everything that this binary folds and keeps. A fold skips
+// what it does not know, so a snapshot by another binary may lack what this one
+// keeps of the same entries.
 var snapshotShape = sync.OnceValue(func() []byte {
 	shape := fmt.Append(nil, snapshotFormat, slices.Sorted(maps.Values(kinds)))
 	seen := map[reflect.Type]bool{}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// author draws entries that a thread could hold next, or nearly so.
+// author draws plausible and nearly plausible next entries of a thread.
 type author struct {
 	*rapid.T
 	w  writer
@@ -23,7 +23,7 @@ func (a *author) of(what string, choices ...string) string {
 	return rapid.SampledFrom(choices).Draw(a.T, what)
 }
 
-// maybe returns a part of a body, or nothing.
+// maybe returns a field of a body, or nothing.
 func (a *author) maybe(part string) string {
 	if rapid.Bool().Draw(a.T, part) {
 		return part
@@ -31,7 +31,7 @@ func (a *author) maybe(part string) string {
 	return ""
 }
 
-// body joins the fields that are there.
+// body joins the fields that are not empty.
 func body(fields ...string) string {
 	return "{" + strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "" }), ",") + "}"
 }
@@ -40,7 +40,7 @@ func (a *author) value() string {
 	return a.of("value", `[1]`, `[null]`, `[]`, `["<é>"]`, `[{"a":1}]`, `[9007199254740993]`, `{"hash":"ab","size":70000}`, `["`+strings.Repeat("é", 40)+`"]`, `[["`+strings.Repeat("long", 20)+`"]]`)
 }
 
-// commit is what a step changes.
+// commit draws what a step changes.
 func (a *author) commit() []string {
 	key := a.of("key", "x", "y", "z")
 	change := a.of("change", `"res":true`, `"add":3`, `"del":true`, `"set":`+a.value(), `"edit":[{"at":0,"ins":"é"}]`, `"app":[`+a.value()+`,`+a.value()+`]`)
@@ -53,7 +53,7 @@ func (a *author) commit() []string {
 
 const failure = `"fail":{"codes":["c"],"msg":"m","stack":"s"}`
 
-// write draws one entry, and keeps it if the thread takes it.
+// write draws one entry, and keeps it if the thread accepts it.
 func (a *author) write() {
 	active, run := a.th.Active(), uint64(0)
 	kind := Kind(a.of("kind", string(Queued), string(Queued), string(Signal), string(Metadata), string(Cancel), string(Paused), string(Resumed), string(Retried), string(Forked)))
@@ -144,13 +144,13 @@ func (a *author) body(kind Kind) string {
 	return `{}`
 }
 
-// journals calls check with journals that say anything.
+// journals calls check with random journals.
 func journals(t *testing.T, check func(rt *rapid.T, lines [][]byte)) {
-	// The same journals every time, so that all that is to be met is met. Flags
-	// given by hand win.
+	// The seed is fixed, so that every required case occurs. Flags on the command
+	// line override it.
 	checks := "100"
 	if testing.Short() {
-		checks = "250" // of which a fifth is made
+		checks = "250" // rapid runs a fifth of them with -short
 	}
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true", "rapid.checks": checks} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
@@ -169,9 +169,9 @@ func journals(t *testing.T, check func(rt *rapid.T, lines [][]byte)) {
 	})
 }
 
-// TestClonesGoOnByThemselves: whatever a journal says, a clone of a thread reads
-// the rest like the thread, and neither changes what the other has. That is true
-// too of clones of one that rests, which share its past.
+// TestClonesGoOnByThemselves: for any journal, a clone of a thread folds the rest as
+// the thread does, and neither changes the other. That also holds for clones of a
+// thread after Rest, which share its past.
 func TestClonesGoOnByThemselves(t *testing.T) {
 	journals(t, func(rt *rapid.T, lines [][]byte) {
 		end := mustFold(t, lines)
@@ -201,15 +201,15 @@ func TestClonesGoOnByThemselves(t *testing.T) {
 					rt.Fatalf("clone %d at %d has changed the thread (-want +got):\n%s", n, k, d)
 				}
 				if d := differ(bare(mustFold(t, lines[:k]), over), bare(resting.Clone(), over), lines); d != "" {
-					rt.Fatalf("clone %d at %d has changed what rests (-want +got):\n%s", n, k, d)
+					rt.Fatalf("clone %d at %d has changed the past (-want +got):\n%s", n, k, d)
 				}
 			}
 		}
 	})
 }
 
-// TestSnapshotsGoOnLikeTheirThreads: whatever a journal says, a thread that is
-// restored at any boundary and reads the rest is as one that read it all.
+// TestSnapshotsGoOnLikeTheirThreads: for any journal, a thread that is restored at
+// any boundary and folds the rest equals one that folded everything.
 func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 	met := map[string]int{}
 	journals(t, func(rt *rapid.T, lines [][]byte) {
@@ -217,7 +217,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 			th := mustFold(t, lines[:k])
 			data, err := th.Snapshot()
 			if (err == nil) != (th.Active() == nil) {
-				rt.Fatalf("behind %d entries, %s: error %v", k, tell(th), err)
+				rt.Fatalf("after %d entries, %s: error %v", k, tell(th), err)
 			}
 			if err != nil {
 				continue
@@ -226,7 +226,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 			look(met, th, lines[k:])
 			got, err := Restore(data)
 			if err != nil {
-				rt.Fatalf("behind %d entries: %v\n%s", k, err, data)
+				rt.Fatalf("after %d entries: %v\n%s", k, err, data)
 			}
 			for i, line := range lines[k:] {
 				seq := uint64(k+i) + 1
@@ -237,7 +237,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 					rt.Fatalf("restored at %d, entry %d: %v", k, seq, err)
 				}
 				if a, b := answers(th), answers(whole(got, lines)); a != b {
-					rt.Fatalf("restored at %d, behind entry %d\n got %s\nwant %s\nsnapshot %s", k, seq, b, a, data)
+					rt.Fatalf("restored at %d, after entry %d\n got %s\nwant %s\nsnapshot %s", k, seq, b, a, data)
 				}
 			}
 			a, errA := th.Snapshot()
@@ -252,13 +252,13 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 	})
 	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "text", "left in the journal", "paused", "children", "forks", "rest"} {
 		if met[what] < 10 {
-			t.Errorf("%q was met %d times only: the journals say too little", what, met[what])
+			t.Errorf("%q occurred only %d times: the journals are not varied enough", what, met[what])
 		}
 	}
 	t.Log(met)
 }
 
-// answers is what a thread answers to those who ask.
+// answers returns the results of a thread's queries.
 func answers(th *Thread) string {
 	var b strings.Builder
 	b.WriteString(tell(th))
@@ -280,7 +280,7 @@ func id(r *Run) string {
 	return fmt.Sprintf("%s@%d", r.ID, r.N)
 }
 
-// look counts what a snapshot meets.
+// look counts the features of a thread that a snapshot is taken of.
 func look(met map[string]int, th *Thread, rest [][]byte) {
 	count := func(what string, is bool) {
 		if is {
@@ -322,7 +322,8 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	count("rest", len(rest) > 10)
 }
 
-// TestSnapshotFitsItsJournalOnly: the entry that follows proves it.
+// TestSnapshotFitsItsJournalOnly: only an entry of the same journal can follow a
+// snapshot.
 func TestSnapshotFitsItsJournalOnly(t *testing.T) {
 	w, other := rich(), &writer{}
 	for range w.lines {
@@ -331,10 +332,10 @@ func TestSnapshotFitsItsJournalOnly(t *testing.T) {
 	data := mustSnapshot(t, mustFold(t, other.lines))
 	next := w.add(Nudge, 0, "", `{}`)
 	if _, err := mustRestore(t, data).Read(next.Seq, w.lines[next.Seq-1]); err == nil {
-		t.Error("a snapshot of another journal goes on with this one")
+		t.Error("a snapshot of another journal continues with this one")
 	}
 	mine := mustSnapshot(t, mustFold(t, w.lines[:next.Seq-1]))
 	if _, err := mustRestore(t, mine).Read(next.Seq, w.lines[next.Seq-1]); err != nil {
-		t.Errorf("a snapshot of this journal does not go on with it: %v", err)
+		t.Errorf("a snapshot of this journal does not continue with it: %v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// talk returns the journal of a conversation: runs of a number of steps, each
-// with a result of 600 bytes and a change of the state.
+// talk returns the journal of a conversation: runs of several steps, each with a
+// result of 600 bytes and a change of the state.
 func talk(runs, steps int) *writer {
 	w := &writer{}
 	w.add(Created, 0, "", `{"thread":"t","tenant":"acme","user":"ann","title":"A long talk"}`)
@@ -36,7 +36,7 @@ func TestSnapshotIsSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot compares with the fold that a snapshot saves.
+// BenchmarkSnapshot compares a snapshot to the fold that it saves.
 func BenchmarkSnapshot(b *testing.B) {
 	w := talk(50, 20)
 	th := mustFold(b, w.lines)

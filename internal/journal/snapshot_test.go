@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/blob"
 )
 
-// differ says in what two threads of a journal differ, unexported fields included.
-// What is empty is equal to what is not there, values that a thread does not have
-// are those of the journal, and neither which runs are past nor the weight matters.
+// differ returns the difference between two threads of a journal, including
+// unexported fields. Empty equals missing, values left in the journal equal those
+// in memory, and which runs are past and the weight do not matter.
 func differ(a, b *Thread, lines [][]byte) string {
 	values := gocmp.Comparer(func(a, b Value) bool { return sameValue(read(a, lines), read(b, lines)) })
 	return gocmp.Diff(a, b, values, cmpopts.EquateEmpty(), asMap[*Run](), asMap[*Ask](), asMap[bool](),
@@ -25,7 +25,7 @@ func differ(a, b *Thread, lines [][]byte) string {
 		gocmp.AllowUnexported(Thread{}, Run{}, Ask{}, Item{}, Link{}, Pending{}, Note{}, Wait{}))
 }
 
-// read returns a value with its bytes, wherever they are.
+// read returns a value with its bytes, from the journal if need be.
 func read(v Value, lines [][]byte) Value {
 	if !v.Elsewhere() {
 		return v
@@ -59,15 +59,15 @@ func whole(th *Thread, lines [][]byte) *Thread {
 	return th
 }
 
-// asMap compares tables by what is in them.
+// asMap compares tables by their content.
 func asMap[V any]() gocmp.Option {
 	return gocmp.Transformer("map", func(t table[V]) map[string]V { return maps.Collect(t.all()) })
 }
 
-// everyRun returns the runs of a thread, wherever it has them.
+// everyRun returns all runs of a thread, including steering that was taken.
 func everyRun(th *Thread) []*Run { return slices.Concat(th.Runs, th.Inbox, th.taken()) }
 
-// bare takes from the runs with these numbers what a snapshot leaves out.
+// bare clears what a snapshot leaves out of the runs with these numbers.
 func bare(th *Thread, ended []uint64) *Thread {
 	th.shared = false
 	for _, r := range everyRun(th) {
@@ -106,9 +106,9 @@ func mustRestore(t testing.TB, data []byte) *Thread {
 	return th
 }
 
-// rich returns a journal that ends at a boundary and leaves something in all
-// fields: ended runs, one that failed, one queued, steering that was taken and
-// some that was not, signals, asks, notes, state and deps.
+// rich returns a journal that ends at a boundary and sets all fields: it has ended
+// runs, one that failed, one queued, steering that was taken and some that was not,
+// signals, asks, notes, state and deps.
 func rich() *writer {
 	w := everyKind()
 	w.add(Claimed, 45, "", `{"worker":"w5","version":"v1"}`)
@@ -134,21 +134,21 @@ func TestSnapshotIsTheThread(t *testing.T) {
 		th := mustFold(t, lines[:k])
 		data, err := th.Snapshot()
 		if (err == nil) != (th.Active() == nil) {
-			t.Fatalf("behind %d entries, %s: error %v", k, tell(th), err)
+			t.Fatalf("after %d entries, %s: error %v", k, tell(th), err)
 		}
 		if err != nil {
 			continue
 		}
 		got := mustRestore(t, data)
 		if d := differ(bare(th, ended(th)), got, lines); d != "" {
-			t.Fatalf("behind %d entries it comes back changed (-was +is):\n%s", k, d)
+			t.Fatalf("after %d entries it comes back changed (-was +is):\n%s", k, d)
 		}
 		if got.State == nil || got.Deps == nil || got.Spent == nil {
-			t.Fatalf("behind %d entries a map is missing that entries write to: %+v", k, got)
+			t.Fatalf("after %d entries a map is missing that entries write to: %+v", k, got)
 		}
 		for _, a := range got.asks.all() {
 			if a.Run != got.Run(a.Run.N) {
-				t.Fatalf("behind %d entries ask %s has a run of its own", k, a.ID)
+				t.Fatalf("after %d entries the run of ask %s is a copy", k, a.ID)
 			}
 		}
 		if again := mustSnapshot(t, got); !bytes.Equal(again, data) {
@@ -186,7 +186,7 @@ func TestDamagedSnapshotIsAnError(t *testing.T) {
 		for bit := range 8 {
 			data[i] ^= 1 << bit
 			if _, err := Restore(data); err == nil {
-				t.Fatalf("bit %d of byte %d can be another one: %s", bit, i, data)
+				t.Fatalf("a flip of bit %d of byte %d is not found: %s", bit, i, data)
 			}
 			data[i] ^= 1 << bit
 		}
@@ -195,7 +195,7 @@ func TestDamagedSnapshotIsAnError(t *testing.T) {
 		}
 	}
 	if _, err := Restore(append(bytes.Clone(data), ' ')); err == nil {
-		t.Fatal("a space behind a snapshot is taken for a part of it")
+		t.Fatal("a space after a snapshot is taken for a part of it")
 	}
 	mustRestore(t, data)
 	sum := Hash(sha256.Sum256(data[hashSize:]))
@@ -204,8 +204,7 @@ func TestDamagedSnapshotIsAnError(t *testing.T) {
 	}
 }
 
-// TestSnapshotKeepsEveryField finds fields that JSON leaves out and that nobody
-// has decided to leave out.
+// TestSnapshotKeepsEveryField finds fields that a snapshot leaves out by accident.
 func TestSnapshotKeepsEveryField(t *testing.T) {
 	without := map[string]string{
 		"Thread.Runs": "in snapshot.Runs", "Thread.Inbox": "in snapshot.Inbox", "Thread.asks": "in snapshot.Asks", "Thread.heard": "in snapshot.Heard", "Thread.State": "in snapshot.State", "Thread.byID": "made by Restore", "Thread.open": "made by Restore", "Run.asks": "made by Restore", "Ask.Run": "made by Restore",
@@ -224,6 +223,6 @@ func TestSnapshotKeepsEveryField(t *testing.T) {
 		delete(without, name)
 	})
 	for name := range without {
-		t.Errorf("there is no field %s any more", name)
+		t.Errorf("there is no field %s; remove it from the list", name)
 	}
 }

@@ -8,31 +8,30 @@ import (
 	"sync/atomic"
 )
 
-// Item is the value of one key of the state: a value, and what was appended
-// to it, or the edits of a text. Items are never changed, so views of the state
-// may share them.
+// Item is the value of one key of the state: a base, and the values appended to it
+// or the edits of a text. Items are immutable, so views of the state may share them.
 type Item struct {
 	Base Value
 	Tail *Link
 	Text bool // each link of the tail is a list of Edit
 }
 
-// Link is one appended value; the newest comes first.
+// Link is one appended value. The tail of an Item is a list of them, newest first.
 type Link struct {
 	Value Value
 	Prev  *Link
 
 	read atomic.Pointer[Read] // see Keep
-	held *atomic.Int64        // counts what the links of a thread keep, nil outside
+	held *atomic.Int64        // bytes that the links of the thread keep, nil if it is in no thread
 }
 
-// Read is what was read of a link's value.
+// Read is what a reader has made of a link's value.
 type Read struct {
-	JSON  json.RawMessage // if the value is elsewhere
+	JSON  json.RawMessage // if it had to be read from the journal
 	Value any             // decoded
 }
 
-// Keep keeps what was read of the value for those who come after. They share it.
+// Keep keeps r for later readers of the value, which share it.
 func (l *Link) Keep(r Read) {
 	size := r.weight(l)
 	if old := l.read.Swap(&r); old != nil {
@@ -43,7 +42,7 @@ func (l *Link) Keep(r Read) {
 	}
 }
 
-// Kept returns what was kept last.
+// Kept returns what the last call of Keep has kept.
 func (l *Link) Kept() (r Read) {
 	if kept := l.read.Load(); kept != nil {
 		return *kept
@@ -51,7 +50,7 @@ func (l *Link) Kept() (r Read) {
 	return r
 }
 
-// weight is about how many bytes of memory it takes.
+// weight returns the approximate number of bytes that r takes in memory.
 func (r *Read) weight(l *Link) int64 {
 	w := len(r.JSON)
 	if r.Value != nil {
@@ -60,7 +59,7 @@ func (r *Read) weight(l *Link) int64 {
 	return int64(w)
 }
 
-// Values returns what was appended, oldest first.
+// Values returns the appended values, oldest first.
 func (i Item) Values() []Value {
 	n := 0
 	for l := i.Tail; l != nil; l = l.Prev {
@@ -95,11 +94,12 @@ func Sum(a, b int64) int64 {
 	}
 }
 
-// Next returns what the change makes of an item, and whether the item still
-// exists.
+// Next returns what the change makes of an item, and whether the item exists
+// afterwards.
 func (c Change) Next(old Item) (Item, bool) { return c.next(old, 0) }
 
-// next is Next for a change whose first value is at a place, if that is known.
+// next is Next for a change whose first value is at the given place, 0 if that is
+// not known.
 func (c Change) next(old Item, at Place) (Item, bool) {
 	switch {
 	case c.Item != nil:
@@ -125,7 +125,7 @@ func (c Change) next(old Item, at Place) (Item, bool) {
 	return old, true
 }
 
-// Texts returns the texts that the entry applied last has edited, nil if it has
+// Texts returns the texts that e, the entry applied last, has edited; nil if it has
 // no edits.
 func (t *Thread) Texts(e Entry) map[string]Item {
 	if e.Kind != Step || e.value != nil {
@@ -133,7 +133,7 @@ func (t *Thread) Texts(e Entry) map[string]Item {
 	}
 	b, err := e.Read()
 	if err != nil {
-		return nil // Apply has reported it
+		return nil // Apply has reported the error
 	}
 	var texts map[string]Item
 	for _, c := range b.State {
@@ -180,12 +180,12 @@ func (c Change) Apply(state map[string]Item) {
 	}
 }
 
-// change makes the changes of an entry to the state.
+// change applies the changes of an entry to the state.
 func (t *Thread) change(e Entry, b *Body) {
 	if len(b.State) > 0 {
 		t.ownState()
 	}
-	nth := 1 // of the body's values
+	nth := 1 // index in the body's values
 	for i, c := range b.Changes() {
 		at := placeOf(e.Seq, nth)
 		if c.Result && !b.Value.IsZero() {

@@ -5,10 +5,10 @@ import (
 	"maps"
 )
 
-// table is a map that only grows, whose clones share what has been in it for long.
+// table is a map without deletion. Clones of it share its older part.
 type table[V any] struct {
 	past map[string]V // never changed
-	own  map[string]V // newer, and in place of what past has under the same key
+	own  map[string]V // overrides past
 }
 
 func (t *table[V]) get(key string) V {
@@ -41,11 +41,11 @@ func (t *table[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// clone returns a table that is changed independently of t.
+// clone returns a copy of t that can be changed independently.
 func (t *table[V]) clone() table[V] { return table[V]{t.past, maps.Clone(t.own)} }
 
-// rest lets the clones from now on share what is in the table, if that is worth a
-// copy of all: each value is copied some 64 times in the life of a long table.
+// rest moves own to past, so that later clones share it, if own is large enough to
+// be worth a copy of past. In a long table a value is copied about 64 times.
 func (t *table[V]) rest() {
 	if len(t.own) > 64+len(t.past)/64 {
 		past := make(map[string]V, len(t.past)+len(t.own))

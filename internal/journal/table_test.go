@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTablesAreMaps: whatever is done with tables and their clones, each is the
-// map that it would be without sharing.
+// TestTablesAreMaps: whatever is done with tables and their clones, each equals a
+// map that shares nothing.
 func TestTablesAreMaps(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tables, want := []table[int]{{}}, []map[string]int{{}}

@@ -15,7 +15,7 @@ type Thread struct {
 	Head Hash   `json:",omitzero"`
 	Time int64  `json:",omitzero"` // of the last entry
 
-	Bytes int64 `json:",omitzero"` // of its entries, about
+	Bytes int64 `json:",omitzero"` // of its entries, approximately
 
 	ID      string            `json:",omitzero"`
 	Tenant  string            `json:",omitzero"`
@@ -32,26 +32,26 @@ type Thread struct {
 	State   map[string]Item  `json:"-"`         // as of now, all runs in journal order
 	Deps    map[string]Value `json:",omitzero"` // newest dump of each dep
 	Spent   map[string]int64 `json:",omitzero"`
-	Signals []Pending        `json:",omitzero"` // that arrived before their receiver
+	Signals []Pending        `json:",omitzero"` // not received yet
 
 	Base    uint64  `json:",omitzero"` // entries up to this sequence belong to the thread that it was forked from
-	Fork    *Origin `json:",omitzero"` // nil if it is no fork
-	Import  *Origin `json:",omitzero"` // the newest import of it or of what it was forked from, nil for none
-	Parent  *Origin `json:",omitzero"` // the run that spawned it, nil if it is no child
+	Fork    *Origin `json:",omitzero"` // nil if it is not a fork
+	Import  *Origin `json:",omitzero"` // the newest import of it or of a thread that it was forked from, nil for none
+	Parent  *Origin `json:",omitzero"` // the run that spawned it, nil if it is not a child
 	Rewinds int     `json:",omitzero"`
 
 	Imported int64 `json:",omitzero"` // time of Import
 	Erased   bool  `json:",omitzero"`
 
-	Moved string `json:",omitzero"` // the name of the store where it continues, "" if it is this one
+	Moved string `json:",omitzero"` // the name of the store where it continues, "" if it has not moved
 
-	Foreign string `json:"-"` // why this binary must leave the thread alone, if it must
-	shared  bool   // State and Deps are some run's base
+	Foreign string `json:"-"` // why this binary must not write to the thread, "" if it may
+	shared  bool   // State and Deps are the base of a run
 	byID    table[*Run]
 	asks    table[*Ask] // by id, open and closed
 	heard   table[bool] // keys of signals that have arrived
 	open    []*Run      // those of Runs that have not ended
-	ended   []*Run      // those of Runs that have ended and are not past, see Clone
+	ended   []*Run      // those of Runs that have ended and are not past, see clone.go
 	weight  int64
 	held    *atomic.Int64 // bytes that its links and those of its clones keep, see Link.Keep
 }
@@ -78,7 +78,7 @@ type Ask struct {
 	Answer   *Answer  `json:",omitzero"`
 	AnswerAt int64    `json:",omitzero"`
 	Expired  bool     `json:",omitzero"`
-	Closed   bool     `json:",omitzero"` // its step or run ended without it
+	Closed   bool     `json:",omitzero"` // its step or run ended without an answer
 }
 
 // Open reports whether the ask can be answered.
@@ -107,7 +107,7 @@ func (t *Thread) Run(n uint64) *Run {
 	return t.Runs[i]
 }
 
-// RunByID returns the newest run with an id, steering included.
+// RunByID returns the newest run or steering input with an id, nil if there is none.
 func (t *Thread) RunByID(id string) *Run { return t.byID.get(id) }
 
 // Ask returns the ask with an id, open or closed, nil if there is none.
@@ -115,8 +115,7 @@ func (t *Thread) Ask(id string) *Ask { return t.asks.get(id) }
 
 func byNumber(a, b *Run) int { return cmp.Compare(a.N, b.N) }
 
-// Read decodes the next entry and applies it. After an error the thread is as it
-// was before, at its last good point.
+// Read decodes the next entry and applies it. An error leaves the thread unchanged.
 func (t *Thread) Read(seq uint64, data []byte) (Entry, error) {
 	e, err := Decode(t.Head, seq, data)
 	if err == nil && seq != t.Seq+1 {
@@ -209,8 +208,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	}
 }
 
-// hear records the key of a signal, which has one effect however often it is
-// sent.
+// hear records the key of a signal, so that sending it again has no effect.
 func (t *Thread) hear(key string) {
 	if key != "" {
 		t.heard.set(key, true)
@@ -220,8 +218,8 @@ func (t *Thread) hear(key string) {
 // Heard reports whether a signal with the given key has arrived.
 func (t *Thread) Heard(key string) bool { return t.heard.get(key) }
 
-// Receiver returns the run and path of the oldest receive that waits for a
-// signal.
+// Receiver returns the run and path of the oldest receive that waits for a signal,
+// nil if there is none.
 func (t *Thread) Receiver(name string) (*Run, string) {
 	var run *Run
 	var path string
@@ -286,9 +284,9 @@ func (t *Thread) Busy() *Run {
 	return t.open[0]
 }
 
-// Next returns the run to execute now, or else the time at which a timer makes
-// one due, 0 for never. Fits reports whether the code at hand may try a blocked
-// run.
+// Next returns the run to execute now, or else the time at which a timer makes one
+// due, 0 for never. The function fits reports whether the caller's code may try a
+// blocked run.
 func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 	if t.Foreign != "" || t.Moved != "" {
 		return nil, 0

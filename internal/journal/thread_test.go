@@ -27,7 +27,7 @@ func TestAnyPrefixIsAThread(t *testing.T) {
 	}
 }
 
-// TestFoldOfEveryKind looks at what the tables do not show.
+// TestFoldOfEveryKind checks what the tables do not show.
 func TestFoldOfEveryKind(t *testing.T) {
 	th := mustFold(t, everyKind().lines)
 	run := th.RunByID("one")
@@ -73,8 +73,8 @@ func TestFoldOfEveryKind(t *testing.T) {
 	}
 }
 
-// TestRunSeesTheStateAtItsStart: what other runs commit meanwhile is not in a
-// run's base, and what it commits itself is not either.
+// TestRunSeesTheStateAtItsStart: a run's base has neither what other runs commit
+// meanwhile nor what the run itself commits.
 func TestRunSeesTheStateAtItsStart(t *testing.T) {
 	w := &writer{}
 	w.add(Created, 0, "", `{"thread":"t"}`)
@@ -156,7 +156,7 @@ func TestOldestReceiverGetsTheSignal(t *testing.T) {
 	w.add(Fired, b, "/1|y/m", `{"fail":{"msg":"timeout"}}`)
 	expect("m", "a", "/m")
 	w.add(Cancel, a, "", `{}`)
-	expect("m", "", "") // a cancelled run takes nothing any more
+	expect("m", "", "") // a cancelled run receives nothing
 }
 
 func TestTimeNeverGoesBack(t *testing.T) {
@@ -249,7 +249,7 @@ func TestValueForms(t *testing.T) {
 	}
 	bad := Body{Value: Value{JSON: []byte(`{"half`)}, Name: "n"}
 	if out, err := bad.Encode(); err == nil {
-		t.Errorf("what is no JSON is written as %s", out)
+		t.Errorf("invalid JSON is written as %s", out)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// A body is written and read the same, whether it is parsed or not.
+// A body is written and read alike, whether it is parsed or not.
 func TestTookIsReadAsItIsWritten(t *testing.T) {
 	for _, took := range []int64{0, 1, 9, 10, 1_234_567, 999_999_999_999_999_999, math.MaxInt64} {
 		for _, b := range []Body{{Took: took, Value: Value{JSON: json.RawMessage(`{"a":[1]}`)}}, {Took: took, Attempt: 2, Value: Value{JSON: json.RawMessage(`1`)}}, {Took: took}} {

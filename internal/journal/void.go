@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Gone is a node of a run that was forgotten with a decision, or whose ask was:
-// see tree.Void.
+// Gone is a node of a run that was forgotten with a decision, or a node whose ask
+// was: see tree.Void.
 type Gone struct {
 	Path   string // as in entries
-	Ask    bool   // only its ask was
+	Ask    bool   // only its ask was forgotten
 	State  bool   // it changed the state
-	Before uint64 // entries from this sequence on stay; 0: none does
+	Before uint64 // its entries from this sequence on stay; 0 if none do
 	Signal string // that it took, "" for none
 	Ref    uint64 // the entry of the signal or input that it took
 	Value  Value  // of the signal
@@ -63,7 +63,7 @@ func within(path, of string) bool {
 	return path == of || strings.HasPrefix(path, of+"/")
 }
 
-// untake returns steering that a run has taken to the inbox.
+// untake puts steering that a run has taken back into the inbox.
 func (t *Thread) untake(r *Run, n uint64) {
 	for id, in := range t.byID.all() {
 		if in.N == n && in.Taken == r.N {
