@@ -51,14 +51,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestStalledPagesOfEventsTakeLittleMemory asks for large pages many times and
 // reads none of them.
 func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
-	const steps, size, readers = 900, 60 << 10, 48
+	const steps, size, readers = 330, 60 << 10, 48
 	st := memstore.New()
 	tokens := authTokens(t, st)
 	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, largeFlow(func(int) int { return size }))
 	s.Token = authSecret(t, tokens, "", "ann", api.ScopeRead, api.ScopeRun)
 	s.Start("a", "large", steps)
 	var page api.EventPage
-	s.Do("GET", "/v1/threads/a/events?limit=1000&after=600", "").Want(200, &page)
+	s.Do("GET", "/v1/threads/a/events?limit=1000&after=60", "").Want(200, &page)
 	if len(page.Events) < 100 || page.Next != page.Events[len(page.Events)-1].Seq {
 		t.Fatalf("the page has %d events, next is %d", len(page.Events), page.Next)
 	}
@@ -68,7 +68,7 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range readers {
-		stalled(s, "/v1/threads/a/events?limit=1000&after=600", s.Token)
+		stalled(s, "/v1/threads/a/events?limit=1000&after=60", s.Token)
 	}
 	if used := s.Server.Used(); used.Requests != readers {
 		t.Fatalf("%+v is under way", used)
@@ -158,6 +158,10 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 // the user's limit, and another user is served meanwhile.
 func TestOneUserTakesLittleMemory(t *testing.T) {
 	const limit, runs, size, callers = 8 << 20, 12, 1 << 20, 40
+	looks := 50 // each collects garbage
+	if testing.Short() {
+		looks = 15
+	}
 	st := memstore.New()
 	tokens := authTokens(t, st)
 	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, UserLimits: server.Limits{Bytes: limit}},
@@ -208,7 +212,7 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 			}()
 		}
 		eventually(t, "the requests do not begin", func() bool { return s.Server.Used().Bytes > limit/2 })
-		for range 50 {
+		for range looks {
 			s.Do("GET", "/v1/threads/small", "").Want(200)
 			if grown := heap() - before; grown > 8*limit {
 				t.Fatalf("%s: the heap has grown by %d MiB beside a limit of %d", what, grown>>20, limit>>20)

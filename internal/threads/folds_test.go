@@ -181,11 +181,12 @@ func TestKeptFoldsAreBounded(t *testing.T) {
 	c, err := threads.New(t.Context(), s, slog.New(slog.DiscardHandler), time.Second)
 	kit.NoErr(t, err)
 	const large = 1 << 20
+	body := []byte(fmt.Sprintf(`{"name":"n","val":%q}`, strings.Repeat("x", large/threads.MinSnapshot)))
 	for i := range 100 {
 		o := threads.Empty(fmt.Sprint("name-", i))
 		var head journal.Hash
 		for seq := uint64(1); seq <= threads.MinSnapshot; seq++ {
-			e := journal.Entry{Seq: seq, Kind: journal.Signal, Body: []byte(fmt.Sprintf(`{"name":"n","val":%q}`, strings.Repeat("x", large/threads.MinSnapshot)))}
+			e := journal.Entry{Seq: seq, Kind: journal.Signal, Body: body}
 			e.Encode(head)
 			head = e.Hash
 			kit.NoErr(t, o.Thread.Apply(e))
