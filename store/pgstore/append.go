@@ -44,7 +44,7 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 			yield(store.Entry{}, err)
 			return
 		}
-		after := after // a loop may be run again
+		after := after // the sequence may be iterated again
 		for more, limit := true, firstPage; more; {
 			var page []store.Entry
 			var err error
@@ -69,8 +69,9 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 	}
 }
 
-// Pages are read one after the other, without a connection in between: the loop
-// over them may take its time. Their length follows from the size of what was read.
+// Pages are read one after the other, without holding a connection in between, since
+// the loop over them may be slow. Their length follows from the size of the rows so
+// far.
 const (
 	firstPage = 64
 	mostPage  = 4096
@@ -114,7 +115,8 @@ func (s *Store) readPage(ctx context.Context, journal string, after uint64, limi
 	return page, len(page) == limit, nil
 }
 
-// missing is the error of a journal whose head says that there is an entry.
+// missing returns the error for an entry that exists according to the journal's head
+// but has no row.
 func (s *Store) missing(journal string, seq uint64) error {
 	return &store.CorruptError{Journal: journal, Seq: seq, Where: "table " + s.schema + ".entries", Reason: "the entry is missing"}
 }
@@ -122,7 +124,7 @@ func (s *Store) missing(journal string, seq uint64) error {
 // Journals implements store.Store.
 func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		after := after // a loop may be run again
+		after := after // the sequence may be iterated again
 		for {
 			var page []string
 			err := s.usable(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/store/pgstore"
 )
 
-// BenchmarkAppend appends entries of 1 KiB: bare is an INSERT of pgx for each,
-// grouped is one that inserts them all in each statement.
+// BenchmarkAppend appends entries of 1 KiB. In comparison, bare runs one INSERT with
+// pgx per entry, and grouped one INSERT for the entries of all writers.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprint("bare/", writers), func(b *testing.B) {
@@ -61,7 +61,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// newTable returns connections to a table like that of entries.
+// newTable returns connections to a table like the one for entries.
 func newTable(b *testing.B, conns int) (*pgxpool.Pool, string) {
 	pool, err := pgxpool.New(b.Context(), pgtest.With(pgtest.URL(b), "pool_max_conns", fmt.Sprint(conns)))
 	if err != nil {
@@ -83,7 +83,7 @@ func openBench(b *testing.B) *pgstore.Store {
 	return s
 }
 
-// share lets writers do b.N appends, each in a sequence of its own.
+// share divides b.N appends among writers, each with a sequence of its own.
 func share(b *testing.B, writers int, do func(ctx context.Context, w, n int, data []byte) error) {
 	data := make([]byte, 1024)
 	for i := range data {

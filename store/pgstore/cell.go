@@ -13,8 +13,8 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	return s.put(ctx, key, value, prev, false)
 }
 
-// PutUnsynced implements store.Unsynced. The server acknowledges it before it is
-// on its disk, unless it shares a commit with a write that has to be.
+// PutUnsynced implements store.Unsynced. The server acknowledges the write before it
+// is on disk, unless it shares a commit with one that must be.
 func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	return s.put(ctx, key, value, prev, true)
 }
@@ -72,7 +72,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		end := behind(prefix)
 		from := prefix
 		if after >= prefix {
-			from = after + "\x00" // the next name
+			from = after + "\x00" // the least key after it
 		}
 		for limit := firstPage; ; {
 			var page []store.Cell
@@ -111,7 +111,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// behind returns a name after all that begin with prefix.
+// behind returns a key greater than all that begin with prefix.
 func behind(prefix string) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {

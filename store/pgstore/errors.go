@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Why a server cannot hold a store. Errors of Open and of later calls match them.
+// Reasons why a server cannot hold a store. Errors of Open and of later calls match
+// them.
 var (
 	// ErrPassword: the server does not accept the user or the password.
 	ErrPassword = errors.New("pgstore: the server does not let this user in")
@@ -18,7 +19,7 @@ var (
 	// ErrNoDatabase: the server has no such database.
 	ErrNoDatabase = errors.New("pgstore: no such database")
 
-	// ErrReplica: the server only reads.
+	// ErrReplica: the server accepts no writes.
 	ErrReplica = errors.New("pgstore: the server is a read replica")
 
 	// ErrStarting: the server is starting, stopping or recovering. It also
@@ -26,9 +27,9 @@ var (
 	ErrStarting = fmt.Errorf("%w: pgstore: the server is not ready yet", store.ErrUnavailable)
 )
 
-// failed returns the error of a call that met err while it was doing something.
-// What the server reported was not written. A connection that failed says nothing
-// about what it was writing, which is store.ErrUnavailable.
+// failed returns the error of a call that failed with err. If the server reported
+// the error, nothing was written. If the connection failed, the outcome of a write is
+// unknown, and the error is store.ErrUnavailable.
 func (s *Store) failed(doing string, err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -62,7 +63,7 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
 }
 
-// refused reports whether err is the driver's own answer.
+// refused reports whether err is this package's own rather than PostgreSQL's.
 func refused(err error) bool {
 	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrReplica} {
 		if errors.Is(err, own) {

@@ -15,9 +15,8 @@ import (
 	"github.com/perdure/perdure/store/pgstore"
 )
 
-// flaky listens before the tests' server, and cuts each connection after a random
-// number of bytes, in whatever is being said. It returns its URL and the number of
-// cuts.
+// flaky starts a proxy to the tests' server that cuts each connection after a random
+// number of bytes. It returns its URL and the number of cuts.
 func flaky(t *testing.T) (string, *atomic.Int64) {
 	t.Helper()
 	base := pgtest.URL(t)
@@ -67,8 +66,8 @@ func flaky(t *testing.T) (string, *atomic.Int64) {
 	return strings.Replace(base, server, l.Addr().String(), 1), cuts
 }
 
-// TestLostAnswers cuts connections under writers of batches.
-// Each append is there exactly once, with its cell, and none that was refused.
+// TestLostAnswers cuts the connections of writers of batches. Each append takes
+// effect exactly once, with its cell, and refused ones do not.
 func TestLostAnswers(t *testing.T) {
 	const writers = 8
 	each := 150
@@ -125,8 +124,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestServerRestarts stops the server under a handle, which says so, and goes on
-// when it is back.
+// TestServerRestarts stops the server under a handle: its calls return
+// ErrUnavailable, and succeed once the server is back.
 func TestServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	s := openSchema(t, server.URL)

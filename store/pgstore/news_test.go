@@ -28,8 +28,7 @@ func openSchema(t *testing.T, url string) *pgstore.Store {
 	return s
 }
 
-// follow counts the entries of a journal that a watcher has seen, until there are
-// so many.
+// follow watches a journal until it has the given number of entries.
 func follow(t *testing.T, s store.Store, journal string, until int, saw func(n int)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -46,7 +45,7 @@ func follow(t *testing.T, s store.Store, journal string, until int, saw func(n i
 	t.Fatalf("no wake-up came within a minute")
 }
 
-// TestNotifications has handles that do not poll: what they see, others told.
+// TestNotifications uses handles that do not poll: they see what others notify.
 func TestNotifications(t *testing.T) {
 	pgstore.StopPolling(t)
 	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
@@ -65,7 +64,7 @@ func TestNotifications(t *testing.T) {
 	})
 }
 
-// url2 is a URL without the parameters of pgstore.
+// url2 returns a URL without the parameters of pgstore.
 func url2(url string) string {
 	before, _, _ := strings.Cut(url, "schema=")
 	return before + "sslmode=disable"
@@ -82,7 +81,7 @@ func TestCastsBetweenHandles(t *testing.T) {
 		topic, heard := fmt.Sprintf("topic\x00%d", size), make(chan []byte, 1000)
 		hearing, stop := context.WithCancel(ctx)
 		go store.Hear(hearing, listener, topic, func(m []byte) { heard <- bytes.Clone(m) })
-		for got := false; !got; { // messages may be lost: the first ones, before the listener is known
+		for got := false; !got; { // messages may be lost, such as the first ones before the listener is known
 			if err := store.Cast(ctx, sender, topic, want); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +99,7 @@ func TestCastsBetweenHandles(t *testing.T) {
 	}
 }
 
-// bouncer starts PgBouncer in transaction mode before the tests' server.
+// bouncer starts PgBouncer in transaction mode in front of the tests' server.
 func bouncer(t *testing.T) string {
 	t.Helper()
 	base := pgtest.URL(t)
@@ -135,7 +134,7 @@ func bouncer(t *testing.T) string {
 	}
 }
 
-// TestBouncer runs the contract through a pooler that gives each transaction
+// TestBouncer runs the contract through a pooler that may run each transaction on
 // another connection.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
@@ -145,7 +144,7 @@ func TestBouncer(t *testing.T) {
 	})
 }
 
-// TestBouncerDirect listens past the pooler.
+// TestBouncerDirect listens on a connection that bypasses the pooler.
 func TestBouncerDirect(t *testing.T) {
 	pgstore.StopPolling(t)
 	url := pgtest.With(pgtest.Schema(bouncer(t), t.TempDir()), "direct", pgtest.URL(t))

@@ -20,19 +20,19 @@ func init() {
 	store.Register("postgresql", open)
 }
 
-// Options configures Open. What the URL says comes first.
+// Options configures Open. Parameters in the URL take precedence.
 type Options struct {
 	// Schema is the name of the store's schema, ?schema= in the URL; "" means
 	// perdure. A database can hold several stores.
 	Schema string
 
-	// Direct is the URL by which a handle listens for the writes of others if
-	// the other goes through a pooler such as PgBouncer, ?direct= in the URL.
+	// Direct is the URL at which a handle listens for the writes of others if its
+	// main URL goes through a pooler such as PgBouncer, ?direct= in the URL.
 	// Without it, such a handle polls.
 	Direct string
 
-	// Timeout bounds each statement: after it, the connection is given up, and
-	// what it was writing may have happened. 0 means 15 seconds.
+	// Timeout bounds each statement: after it the connection is closed, and a
+	// write may or may not have taken effect. 0 means 15 seconds.
 	Timeout time.Duration
 }
 
@@ -68,16 +68,16 @@ var (
 	_ store.Unsynced = (*Store)(nil)
 )
 
-// maxConns is how many connections a handle has at most, unless the URL says
-// otherwise with pool_max_conns. Writes use two of them, however many there are.
+// maxConns limits the connections of a handle, unless the URL sets pool_max_conns.
+// Writes use at most two of them, however many writes there are.
 const maxConns = 8
 
 var schemaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,47}$`)
 
-// Open opens the store in a schema of the database at url, and creates the schema
-// if it is not there. The URL is one of pgx: postgres://user@host:port/database,
-// with parameters such as sslmode and pool_max_conns; the usual PG* variables of
-// the environment count too.
+// Open opens the store in a schema of the database at url, and creates the schema if
+// it does not exist. The URL has the form that pgx accepts,
+// postgres://user@host:port/database, with parameters such as sslmode and
+// pool_max_conns; the usual PG* environment variables apply too.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	config, o, err := parse(url, o)
 	if err != nil {
@@ -119,7 +119,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// parse takes the parameters that pgx does not know out of a URL.
+// parse reads a URL and moves the parameters that pgx does not know to o.
 func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -158,9 +158,9 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	return config, o, nil
 }
 
-// prepare connects once: to read what writes survive there, to migrate, and to
-// learn whether a pooler is in between, which may run each transaction on another
-// connection to the server: then statements are not prepared ahead.
+// prepare connects once to read the server's durability, to migrate, and to detect a
+// pooler. A pooler may run each transaction on another connection to the server, so
+// prepare then turns off prepared statements.
 func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled bool, err error) {
 	first := config.ConnConfig.Copy()
 	first.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -186,8 +186,9 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 	return pooled, nil
 }
 
-// inspect reads what the writes of a connection survive. With a server that does
-// not sync, that is the death of this process.
+// inspect reads what the writes of a connection survive: with a server that does not
+// sync, only the death of this process. It returns an error if the server accepts no
+// writes.
 func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, error) {
 	var fsync, pages, commit string
 	var replica, readOnly bool
@@ -209,8 +210,8 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, err
 // Durability implements store.Durable.
 func (s *Store) Durability() store.Durability { return s.durability }
 
-// Close implements store.Store. Writes that were sent to the server finish; those
-// that were not return ErrClosed.
+// Close implements store.Store. Writes that were sent to the server finish; others
+// return ErrClosed.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		s.Stop()
@@ -225,7 +226,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable returns why a call cannot be made.
+// usable returns an error if the store is closed or ctx has ended.
 func (s *Store) usable(ctx context.Context) error {
 	if s.life.Err() != nil {
 		return store.ErrClosed
@@ -233,7 +234,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// call bounds a statement.
+// call returns a context that bounds one statement.
 func (s *Store) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeout)
 }

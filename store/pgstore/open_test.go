@@ -45,7 +45,7 @@ func database(t *testing.T, settings ...string) string {
 	return strings.Replace(base, "/postgres?", "/"+name+"?", 1)
 }
 
-// TestOpenRefuses has what a stranger gets wrong.
+// TestOpenRefuses makes the mistakes of a newcomer.
 func TestOpenRefuses(t *testing.T) {
 	base := pgtest.URL(t)
 	foreign, newer := pgtest.Name(), pgtest.Name()
@@ -83,8 +83,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenRefusesServers has a server that asks for a password, one that does not
-// sync, a replica, and one that is not there yet.
+// TestOpenRefusesServers opens a server that requires a password, one that does not
+// sync, a replica, and one that is not running yet.
 func TestOpenRefusesServers(t *testing.T) {
 	server := pgtest.Start(t)
 	admin(t, server.URL, "CREATE ROLE ann LOGIN SUPERUSER PASSWORD 'right'", "ALTER SYSTEM SET fsync = off")
@@ -126,7 +126,7 @@ func TestOpenRefusesServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse(server.URL, store.ErrUnavailable)
-	// A server that starts says so for too short a time to be met.
+	// A server reports that it is starting for too short a time to catch.
 	starting := pgstore.Failed(&pgconn.PgError{Code: "57P03", Message: "the database system is starting up"})
 	if !errors.Is(starting, pgstore.ErrStarting) || !errors.Is(starting, store.ErrUnavailable) {
 		t.Errorf("a server that starts is %v", starting)
@@ -160,8 +160,8 @@ func TestDurability(t *testing.T) {
 	}
 }
 
-// TestMigrate brings a schema of the first format to today's, while a handle that
-// was opened before goes on writing and several others open it at once.
+// TestMigrate upgrades a schema of the first format to the current one, while a
+// handle that was opened before keeps writing and several others open it at once.
 func TestMigrate(t *testing.T) {
 	base := pgtest.URL(t)
 	url := pgtest.Schema(base, t.TempDir())

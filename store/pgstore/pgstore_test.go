@@ -18,7 +18,7 @@ func opener(tb testing.TB) storetest.Opener {
 	}
 }
 
-// The longest tests mostly wait for the server's disk, so they run side by side.
+// The longest tests mostly wait for the server's disk, so they run in parallel.
 
 func TestStore(t *testing.T) {
 	t.Parallel()

@@ -11,15 +11,16 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// migrations build the schema, in order; the number of those that were made is
-// its format. Binaries of an earlier format may be running meanwhile: a migration
-// adds, and leaves what they use as it was. SCHEMA stands for the schema's name.
+// migrations build the schema, in order. The number of migrations made is the
+// schema's format. Binaries of an earlier format may be running meanwhile, so a
+// migration only adds and does not change what they use. SCHEMA stands for the
+// schema's name.
 var migrations = []string{tables + writeFunction, views}
 
-// A journal's head is the row that writers compare and swap: all of them meet at
-// it, and so does a drop, which leaves it with last = -1. Only columns without an
-// index change, and pages have room, so that an update stays on its page and needs
-// no vacuum to be cleaned up.
+// A row of journals is the head of a journal, which all writers compare and swap. A
+// drop leaves it with last = -1. Updates change only columns without an index, and
+// pages have spare room, so that an update stays on its page and needs no vacuum to
+// be cleaned up.
 const tables = `
 CREATE TABLE SCHEMA.journals (
 	id   bigint GENERATED ALWAYS AS IDENTITY,
@@ -41,23 +42,23 @@ CREATE TABLE SCHEMA.cells (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 `
 
-// The kinds of a write to a cell.
+// The kinds of cell writes.
 const (
 	replaces = iota
 	creates
 	removes
-	optional // added to one of the others
+	optional // is added to one of the others
 )
 
-// writeFunction makes a group of appends and writes of cells, whose names are
-// different and sorted. It returns a number for each append and then for each
-// cell, 0 if it was not made. An append is made if its journal ends as expected,
-// and its cells only if it is made. If a cell that it requires is not as expected,
-// all is undone with an error: the caller finds out which, and leaves it out. The
-// owner of a cell is the place of its append, or 0 if it stands for itself.
+// writeFunction makes a group of appends and cell writes, whose names are distinct
+// and sorted. It returns a number for each append and then for each cell, 0 if it was
+// not made. An append is made if its journal ends as expected, and its cells only if
+// it is made. If a required cell of an append is not as expected, the function undoes
+// everything with an error; the caller finds the request and leaves it out. The owner
+// of a cell is the index of its append, from 1, or 0 if the cell is written by itself.
 //
-// Statements use indexes in the order of the arrays whatever the planner knows of
-// the tables, so that two groups wait for each other in one direction.
+// Statements use indexes in the order of the arrays, whatever the planner knows about
+// the tables, so that groups take their locks in the same order.
 const writeFunction = `
 CREATE FUNCTION SCHEMA.write1(unsynced boolean,
 	names bytea[], afters bigint[], counts int[], owners int[], seqs bigint[], datas bytea[],
@@ -160,8 +161,8 @@ END
 $drop$;
 `
 
-// migrate makes the schema, or brings it to this binary's format. If it has that
-// already, nothing is written and no right to do so is needed.
+// migrate creates the schema, or upgrades it to this binary's format. If it has that
+// format already, migrate writes nothing and needs no right to.
 func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
 	format, err := s.format(ctx, c)
 	if err != nil || format == len(migrations) {
@@ -171,7 +172,7 @@ func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // nothing after Commit
+	defer tx.Rollback(context.WithoutCancel(ctx)) // has no effect after Commit
 	h := fnv.New64a()
 	h.Write([]byte("perdure migrate " + s.schema))
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(h.Sum64())); err != nil {
@@ -196,7 +197,7 @@ func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// format returns the format of the schema, 0 if it is not there or empty.
+// format returns the format of the schema, 0 if it does not exist or is empty.
 func (s *Store) format(ctx context.Context, c *pgx.Conn) (number int, err error) {
 	var there bool
 	var others int
@@ -218,7 +219,7 @@ func (s *Store) format(ctx context.Context, c *pgx.Conn) (number int, err error)
 	return number, nil
 }
 
-// sql puts the schema's name into a statement.
+// sql inserts the schema's name into a statement.
 func (s *Store) sql(text string) string {
 	return strings.ReplaceAll(text, "SCHEMA", pgx.Identifier{s.schema}.Sanitize())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// statement holds the arguments of the function that writes, see writeFunction.
+// statement holds the arguments of the SQL function write1, see writeFunction.
 type statement struct {
 	unsynced bool
 
@@ -31,7 +31,7 @@ type statement struct {
 	kinds      []int32
 }
 
-// newStatement has empty arrays: nil would be NULL.
+// newStatement returns a statement with empty arrays: nil would be NULL.
 func newStatement() *statement {
 	return &statement{
 		unsynced: true,
@@ -45,8 +45,8 @@ func newStatement() *statement {
 type cellWrite struct {
 	*store.Write
 	version store.Version
-	owner   int32 // place of its append, from 1; 0 if it stands for itself
-	request int
+	owner   int32 // index of its append, from 1; 0 if it has none
+	request int   // index in the group
 }
 
 // querier is a pool or a transaction.
@@ -55,14 +55,14 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// send writes what it can of a group in one statement, and reports for each
+// send writes as much of a group as it can in one statement, and reports for each
 // request whether it was made.
 func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, error) {
 	// All groups lock journals, and then cells, in the same order.
 	slices.SortFunc(group, func(a, b *request) int { return cmp.Compare(a.Journal, b.Journal) })
 	st := newStatement()
 	var required, optional []cellWrite
-	places := make([]int, len(group)) // of what tells whether a request was made
+	places := make([]int, len(group)) // in the result, of what says whether a request was made
 	for i, r := range group {
 		st.unsynced = st.unsynced && r.unsynced
 		owner := int32(0)
@@ -73,7 +73,7 @@ func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, 
 		for j := range r.Cells {
 			c := cellWrite{&r.Cells[j], r.versions[j], owner, i}
 			if c.Optional {
-				optional = append(optional, c) // their order means something
+				optional = append(optional, c) // their order matters
 			} else {
 				required = append(required, c)
 			}
@@ -99,9 +99,9 @@ func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, 
 	return won, nil
 }
 
-// append adds an append and returns its place.
+// append adds an append and returns its index, from 1.
 func (st *statement) append(r *request) (owner int32) {
-	after := int64(-2) // where no journal ends
+	after := int64(-2) // no journal ends there
 	if r.After <= math.MaxInt64-store.MaxBatch {
 		after = int64(r.After)
 	}
@@ -137,8 +137,8 @@ func (st *statement) write(c cellWrite) {
 	st.kinds = append(st.kinds, kind)
 }
 
-// examine returns for each request why it cannot be made, or nil if by now it
-// can. What is found is true from then on: neither ends nor versions come back.
+// examine returns for each request why it cannot be made, nil if it now can. A
+// refusal is final: neither the end of a journal nor the version of a cell recurs.
 func (s *Store) examine(ctx context.Context, q querier, group []*request) ([]error, error) {
 	names, keys := [][]byte{}, [][]byte{}
 	for _, r := range group {
@@ -178,8 +178,8 @@ func (s *Store) examine(ctx context.Context, q querier, group []*request) ([]err
 	return why, nil
 }
 
-// refused returns why a request cannot be made where journals and cells are as
-// given.
+// refused returns why a request cannot be made, given the last entry of its journal
+// and the versions of the cells.
 func (r *request) refused(last int64, versions map[string]store.Version) error {
 	switch {
 	case r.Journal == "":

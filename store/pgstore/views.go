@@ -1,10 +1,10 @@
 package pgstore
 
-// views tell what is in the rows of Perdure's threads, in the format of package
-// journal, to people and to statements that join them; nothing in Perdure reads
-// them. NULL stands for what is encrypted or not JSON. They tell what the entries
-// of a journal say, one by one: what a fork shares with another thread they do not
-// know. The package comment says what they are for.
+// views decode the rows of Perdure's threads, which have the format of package
+// journal, for people and their statements; nothing in Perdure reads them. Data that
+// is encrypted or not JSON appears as NULL. The views look at the entries of each
+// journal by itself: they do not know what a fork shares with another thread. The
+// package comment describes them.
 const views = `
 CREATE FUNCTION SCHEMA.field(data bytea, VARIADIC path text[]) RETURNS text
 LANGUAGE plpgsql STABLE STRICT

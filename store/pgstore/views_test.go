@@ -90,7 +90,7 @@ func TestViews(t *testing.T) {
 	if err := rt.Erase(ctx, "four", perdure.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// A rewind takes back a second run, so it is as if that never was.
+	// A rewind undoes a second run, as if it had never been.
 	before, err := rt.Get(ctx, "two")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// TestViewsOfOther looks at journals and cells that are no JSON, as those of an
+// TestViewsOfOther looks at journals and cells that are not JSON, like those of an
 // encrypted store.
 func TestViewsOfOther(t *testing.T) {
 	url := pgtest.Schema(pgtest.URL(t), t.TempDir())

@@ -36,15 +36,15 @@ func (s *Store) Hear(ctx context.Context, topic string, hear func(message []byte
 	s.Hub.Hear(ctx, topic, hear)
 }
 
-// newInterval is how often a handle looks for writes while it has not listened for
-// long, so that others may not have noticed.
+// newInterval is the interval of polling just after a handle began to listen, when
+// others may not have noticed yet.
 const newInterval = 50 * time.Millisecond
 
-// calmInterval is how often it looks for writes that nobody told while it listens.
-// Tests change it.
+// calmInterval is the interval of polling while a handle listens, for writes whose
+// notification was lost. Tests change it.
 var calmInterval = time.Second
 
-// pollPace returns how long to wait after a look that began at a time.
+// pollPace returns how long to wait after a poll that began at a time.
 func (n *news) pollPace(began time.Time) time.Duration {
 	switch up := n.up.Load(); {
 	case up == 0:
@@ -55,8 +55,8 @@ func (n *news) pollPace(began time.Time) time.Duration {
 	return calmInterval
 }
 
-// poll looks for writes until the store is closed. What a transaction wrote can be
-// read from the moment that a new snapshot differs from older ones.
+// poll looks for writes until the store is closed. The commit of a transaction that
+// wrote something changes the current snapshot.
 func (n *news) poll() {
 	wait := time.NewTimer(0)
 	defer wait.Stop()

@@ -11,25 +11,25 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// A writer makes the writes of a handle in groups: what comes while the server
-// commits goes into the next statement. Each caller learns what became of its own.
+// A writer makes the writes of a handle in groups: those that arrive while the server
+// commits go into the next statement. Each caller gets the outcome of its own.
 type writer struct {
 	s *Store
 
 	mu      sync.Mutex
 	queue   []*request
-	busy    map[string]struct{} // names in groups that are being written, see names
+	busy    map[string]struct{} // names in groups that are being written, see request.names
 	flights int                 // groups that are being written
 	closed  bool
 	idle    sync.WaitGroup
 }
 
-// A request is one write: an append with its cells, or a cell alone, for which
+// A request is one write: an append with its cells, or a single cell, in which case
 // the journal is "".
 type request struct {
 	store.Batch
 	unsynced bool
-	versions []store.Version // that its cells will have: random, so that none comes back
+	versions []store.Version // of its cells after the write: random, so that none recurs
 	size     int
 	done     chan struct{} // closed when err is set
 	err      error
@@ -42,8 +42,8 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// names yields what a request changes: no two that are written at once change the
-// same.
+// names yields the names of what a request changes. Requests with a name in common
+// are never written at the same time.
 func (r *request) names(yield func(string) bool) {
 	if r.Journal != "" && !yield("j"+r.Journal) {
 		return
@@ -55,9 +55,8 @@ func (r *request) names(yield func(string) bool) {
 	}
 }
 
-// do writes r and returns its outcome. Until it is sent, the end of its context
-// or of the store withdraws it. From then on a caller that leaves does not know
-// what became of it.
+// do writes r and returns its outcome. Until r is sent, the end of ctx or of the
+// store withdraws it. After that, a caller whose ctx ends does not learn the outcome.
 func (w *writer) do(ctx context.Context, r *request) error {
 	// A caller that leaves may reuse its slices while they are being sent.
 	r.Entries, r.Cells = slices.Clone(r.Entries), slices.Clone(r.Cells)
@@ -101,7 +100,8 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	}
 }
 
-// fly starts a group if there may be another. The caller holds the lock.
+// fly starts writing a group unless enough are being written. The caller holds the
+// lock.
 func (w *writer) fly() {
 	if w.flights == maxFlights {
 		return
@@ -130,8 +130,8 @@ func (w *writer) fly() {
 	}()
 }
 
-// take removes the next group from the queue: of each name only the first
-// request, and none of a name that is being written. The caller holds the lock.
+// take removes the next group from the queue: for each name only the first request,
+// and none for a name that is being written. The caller holds the lock.
 func (w *writer) take() []*request {
 	var group, left []*request
 	size := 0
@@ -160,7 +160,7 @@ func (w *writer) take() []*request {
 	return group
 }
 
-// close lets groups in progress finish, and refuses what waits.
+// close waits for groups in progress, and refuses queued requests.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -173,7 +173,7 @@ func (w *writer) close() {
 	w.idle.Wait()
 }
 
-// settle tells a request its outcome.
+// settle sets the outcome of a request.
 func (w *writer) settle(r *request, err error) {
 	if r.err = err; err == nil {
 		var names []string
@@ -186,8 +186,8 @@ func (w *writer) settle(r *request, err error) {
 	close(r.done)
 }
 
-// write writes a group: all that can be made at once, and again what is left
-// after those that conflict were told so.
+// write writes a group. Requests that were not made are examined: those in conflict
+// are settled, and the others are written again.
 func (w *writer) write(group []*request) {
 	began := time.Now()
 	for pause := time.Millisecond; len(group) > 0; pause = min(2*pause, 100*time.Millisecond) {
@@ -237,12 +237,12 @@ func (w *writer) write(group []*request) {
 		}
 		if len(group) > 0 && time.Since(began) > w.s.timeout {
 			for _, r := range group {
-				w.settle(r, fmt.Errorf("%w: pgstore: a write met others again and again; nothing was written, so try again: %w", store.ErrBusy, err))
+				w.settle(r, fmt.Errorf("%w: pgstore: other writes kept interfering; nothing was written, so try again: %w", store.ErrBusy, err))
 			}
 			return
 		}
 		if len(group) > 0 && err != nil && code(err) != "PD001" {
-			time.Sleep(pause) // two that met in a deadlock do not meet again at once
+			time.Sleep(pause) // so that two groups do not deadlock again at once
 		}
 	}
 }
