@@ -14,8 +14,8 @@ import (
 // after a call has returned ErrPoisoned, so that a program continues once a full
 // disk has space again. Ctx is for the first opening, whose error is returned.
 //
-// The store is a [Notifier]: it tells when writes begin to fail and when they
-// succeed again.
+// The store is a [Notifier]: it tells when writes begin to fail, or the engine
+// cannot be reached, and when writes succeed again.
 //
 // The call that met the failure returns ErrUnavailable and may have happened.
 // The next call opens the engine again, and others wait for that, each until
@@ -182,10 +182,12 @@ func (r *reopener) discard(h *handle) {
 	delete(r.old, h)
 }
 
-// met notes how a call went, and returns the error for its caller.
+// met notes how a call went, and returns the error for its caller. An engine on
+// another machine may be unavailable by itself, and its handle is good again when
+// the engine is.
 func (r *reopener) met(h *handle, wrote bool, err error) error {
-	bad, full := errors.Is(err, ErrPoisoned), errors.Is(err, ErrFull)
-	if !bad && !full && (!wrote || err != nil) {
+	bad, fails := errors.Is(err, ErrPoisoned), errors.Is(err, ErrFull) || errors.Is(err, ErrUnavailable)
+	if !bad && !fails && (!wrote || err != nil) {
 		return err
 	}
 	defer r.announce()

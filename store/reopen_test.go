@@ -557,3 +557,47 @@ func TestReopenUnderTraffic(t *testing.T) {
 		}
 	})
 }
+
+// away is an engine on another machine that cannot be reached for a while.
+type away struct {
+	store.Store
+	down bool
+}
+
+func (a *away) Get(ctx context.Context, key string) (store.Cell, error) {
+	if a.down {
+		return store.Cell{}, store.ErrUnavailable
+	}
+	return a.Store.Get(ctx, key)
+}
+
+// TestReopenTellsOfAnEngineThatIsAway: its handle stays, and it is told once that it
+// cannot be reached and once that it can, even if it is only read meanwhile.
+func TestReopenTellsOfAnEngineThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, opened := &away{Store: memstore.New()}, 0
+		s, err := store.Reopen(t.Context(), func(context.Context) (store.Store, error) {
+			opened++
+			return engine, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var told []error
+		s.(store.Notifier).Notify(func(err error) { told = append(told, err) })
+		v := fill(t, s)
+		for _, engine.down = range []bool{true, true, false} {
+			if _, err := s.Get(t.Context(), "c"); errors.Is(err, store.ErrUnavailable) != engine.down {
+				t.Errorf("down %v: %v", engine.down, err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := s.Put(t.Context(), "c", []byte("new"), v); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 2 || !errors.Is(told[0], store.ErrUnavailable) || told[1] != nil || opened != 1 {
+			t.Errorf("%v was told, want the beginning and the end; it was opened %d times", told, opened)
+		}
+	})
+}
