@@ -22,9 +22,10 @@ const forgetAfter = 2 * MaxTTL
 type Watcher struct {
 	s store.Store
 
-	mu    sync.Mutex
-	seen  map[string]sight
-	swept time.Time
+	mu     sync.Mutex
+	seen   map[string]sight
+	swept  time.Time
+	failed time.Time // when the store was last unavailable
 
 	listing chan struct{}   // holds one element while Roster runs
 	roster  map[string]bool // ids that Roster has not yet reported as dead; guarded by listing
@@ -54,6 +55,9 @@ func NewWatcher(s store.Store) *Watcher {
 // retryIn is the least time until it can be. A caller that asks only that often
 // may see the last change late and take up to two ttls to judge; one that asks
 // every quarter of a ttl takes a ttl and a quarter.
+//
+// While the store is unavailable no worker can renew its lease. So if this watcher
+// could not look for half of a ttl or more because of that, its time starts over.
 func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.Duration, err error) {
 	// The cell was in this state at some moment between these two times, so it
 	// did not change between the end of the first look and the beginning of the
@@ -70,6 +74,7 @@ func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.
 		delete(w.seen, id)
 		return true, 0, nil
 	case err != nil:
+		w.notice(err)
 		return false, 0, fmt.Errorf("lease: worker %q: %w", id, err)
 	}
 	dead, retryIn = w.judgeCell(id, cell, began, ended)
@@ -85,6 +90,9 @@ func (w *Watcher) judgeCell(id string, cell store.Cell, began, ended time.Time) 
 		at = sight{version: cell.Version, since: ended}
 	}
 	patience := parse(cell).patience()
+	if w.failed.After(at.asked) && ended.Sub(at.asked) >= patience/2 {
+		at.since = ended
+	}
 	at.asked = ended
 	at.dead = at.dead || began.Sub(at.since) >= patience
 	w.seen[id] = at
@@ -92,6 +100,14 @@ func (w *Watcher) judgeCell(id string, cell store.Cell, began, ended time.Time) 
 		return true, 0
 	}
 	return false, max(0, patience-ended.Sub(at.since))
+}
+
+// notice notes that the store was unavailable, if err says so. The caller holds the
+// lock.
+func (w *Watcher) notice(err error) {
+	if errors.Is(err, store.ErrUnavailable) {
+		w.failed = time.Now()
+	}
 }
 
 // sweep forgets workers that nobody asks about any more. Workers without a cell
@@ -202,6 +218,9 @@ func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self [
 	var cells []store.Cell
 	for cell, err := range w.s.List(ctx, Prefix, "") {
 		if err != nil {
+			w.mu.Lock()
+			w.notice(err)
+			w.mu.Unlock()
 			return nil, nil, fmt.Errorf("lease: roster: %w", err)
 		}
 		cells = append(cells, cell)

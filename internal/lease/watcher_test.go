@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -371,5 +373,93 @@ func TestBuriedWorkersAreNeverValid(t *testing.T) {
 	}
 	if buried < 20 {
 		t.Errorf("only %d workers were buried; the line is too good", buried)
+	}
+}
+
+// outage is a store that cannot be reached while it is down.
+type outage struct {
+	store.Store
+	down atomic.Bool
+}
+
+func (o *outage) Unwrap() store.Store { return nil } // with its upgrades it would be reached
+
+func (o *outage) err() error {
+	if o.down.Load() {
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+func (o *outage) Get(ctx context.Context, key string) (store.Cell, error) {
+	if err := o.err(); err != nil {
+		return store.Cell{}, err
+	}
+	return o.Store.Get(ctx, key)
+}
+
+func (o *outage) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if err := o.err(); err != nil {
+		return "", err
+	}
+	return o.Store.Put(ctx, key, value, prev)
+}
+
+func (o *outage) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	return func(yield func(store.Cell, error) bool) {
+		if err := o.err(); err != nil {
+			yield(store.Cell{}, err)
+			return
+		}
+		o.Store.List(ctx, prefix, after)(yield)
+	}
+}
+
+// While the store is away nobody can renew a lease: a watcher that sees it again
+// first does not take the others for dead. Those who are, are found a ttl later. A
+// moment's failure changes nothing.
+func TestOutageKillsNobody(t *testing.T) {
+	for name, look := range map[string]func(t *testing.T, w *Watcher) (dead bool, err error){
+		"dead": func(t *testing.T, w *Watcher) (bool, error) {
+			dead, _, err := w.Dead(t.Context(), "w")
+			return dead, err
+		},
+		"roster": func(t *testing.T, w *Watcher) (bool, error) {
+			alive, _, err := w.Roster(t.Context())
+			return len(alive) == 0, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, ctx context.Context) {
+				s := &outage{Store: memstore.New()}
+				abandon(t, ctx, s)
+				w := NewWatcher(s)
+				want := func(what string, want bool) {
+					t.Helper()
+					if dead, err := look(t, w); err != nil || dead != want {
+						t.Fatalf("%s: dead %v, %v", what, dead, err)
+					}
+				}
+				want("the first look", false)
+				s.down.Store(true)
+				for range 40 {
+					time.Sleep(ttl / 4)
+					if _, err := look(t, w); !errors.Is(err, store.ErrUnavailable) {
+						t.Fatal(err)
+					}
+				}
+				s.down.Store(false)
+				want("after the outage", false)
+				for range 3 {
+					time.Sleep(ttl / 4)
+					want("before its ttl has passed again", false)
+					s.down.Store(true)
+					look(t, w)
+					s.down.Store(false)
+				}
+				time.Sleep(ttl / 4)
+				want("when it has", true)
+			})
+		})
 	}
 }
