@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"regexp"
 	"sync"
 	"time"
@@ -71,6 +72,10 @@ var (
 // maxConns limits the connections of a handle, unless the URL sets pool_max_conns.
 // Writes use at most two of them, however many writes there are.
 const maxConns = 8
+
+// connectTimeout is how long connecting may take, unless the URL says otherwise with
+// connect_timeout: one that gets no answer keeps others from a connection that would.
+const connectTimeout = 10 * time.Second
 
 var schemaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,47}$`)
 
@@ -152,6 +157,9 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	if !limited {
 		config.MaxConns = maxConns
 	}
+	if !q.Has("connect_timeout") && os.Getenv("PGCONNECT_TIMEOUT") == "" {
+		config.ConnConfig.ConnectTimeout = connectTimeout // pgx would wait for two minutes
+	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "perdure"
 	}
@@ -170,11 +178,15 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	var backend uint32
-	if s.durability, err = s.inspect(ctx, c); err == nil {
+	bounded, cancel := s.call(ctx)
+	defer cancel()
+	if s.durability, err = s.inspect(bounded, c); err == nil {
 		err = s.migrate(ctx, c)
 	}
 	if err == nil {
-		err = c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend)
+		bounded, cancel := s.call(ctx)
+		defer cancel()
+		err = c.QueryRow(bounded, "SELECT pg_backend_pid()").Scan(&backend)
 	}
 	if err != nil {
 		return false, s.failed("open", err)

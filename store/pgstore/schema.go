@@ -164,7 +164,9 @@ $drop$;
 // migrate creates the schema, or upgrades it to this binary's format. If it has that
 // format already, migrate writes nothing and needs no right to.
 func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
-	format, err := s.format(ctx, c)
+	bounded, cancel := s.call(ctx)
+	defer cancel()
+	format, err := s.format(bounded, c)
 	if err != nil || format == len(migrations) {
 		return err
 	}
