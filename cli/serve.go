@@ -37,7 +37,10 @@ func serveCommand(a *app) *cobra.Command {
 store or from a file; create the first one on the store itself, as in the example.
 
 SIGTERM or Ctrl-C ends it in order: /readyz fails, streams are told to connect
-elsewhere, and runs are handed over to other workers after their current step.`,
+elsewhere, and runs are handed over to other workers after their current step.
+
+If the store's engine, such as PostgreSQL, cannot be reached when it starts, it
+listens, is not ready, and tries again until it is.`,
 		Example: `  perdure token create me --scopes admin --store sqlite:perdure.db
   perdure serve --store sqlite:perdure.db --addr 0.0.0.0:7373 --host agents.example`,
 		Args: cobra.NoArgs,
@@ -58,19 +61,8 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			}
 			log := a.logger()
 			o.Logger, o.Observer = log, transitions{log}
-			rt, closeStore, err := a.conn.OpenRuntime(c.Context(), url, o)
-			if err != nil {
-				return err
-			}
-			defer closeStore()
 			so := a.serverOptions(log)
 			so.Hosts, so.Origins = append(slices.Clone(so.Hosts), hosts...), append(slices.Clone(so.Origins), origins...)
-			if so.Auth == nil {
-				so.Auth, err = authenticator(rt, auth, tokens)
-			}
-			if err != nil {
-				return exit.Usage(err)
-			}
 			for name, to := range map[string]struct {
 				given map[string]int64
 				*server.Limits
@@ -78,6 +70,14 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				if err := limitsOf(to.given, to.Limits); err != nil {
 					return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 				}
+			}
+			var known []server.Authenticator
+			if tokens != "" && so.Auth == nil {
+				file, err := server.TokenFile(tokens)
+				if err != nil {
+					return exit.Usage(err)
+				}
+				known = append(known, file)
 			}
 			certificate, err := loadCertificate(cert, key, log)
 			if err != nil {
@@ -87,10 +87,25 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			if err != nil {
 				return err
 			}
+			defer l.Close()
+			s := &site{routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
+			ready := s.notReady(l)
+			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o)
+			ready()
+			if err != nil {
+				return untilStopped(c.Context(), err)
+			}
+			defer closeStore()
+			if auth == "store" {
+				known = append(known, server.NewTokens(rt))
+			}
+			if so.Auth == nil && len(known) > 0 {
+				so.Auth = server.Any(known...)
+			}
 			if !authed {
 				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
-			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
+			s.rt, s.api = rt, server.New(rt, so)
 			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", link.StoreName(url), "worker", worker, "process", os.Getpid())
 			err = s.run(c.Context(), l)
 			if err == nil {
@@ -144,28 +159,6 @@ func limitsOf(given map[string]int64, l *server.Limits) error {
 		}
 	}
 	return nil
-}
-
-// authenticator returns what checks tokens, or nil if none are required.
-func authenticator(rt *perdure.Runtime, auth, file string) (server.Authenticator, error) {
-	var known []server.Authenticator
-	if auth == "store" {
-		known = append(known, server.NewTokens(rt))
-	}
-	if file != "" {
-		f, err := server.TokenFile(file)
-		if err != nil {
-			return nil, err
-		}
-		known = append(known, f)
-	}
-	switch len(known) {
-	case 0:
-		return nil, nil
-	case 1:
-		return known[0], nil
-	}
-	return server.Any(known...), nil
 }
 
 // transitions logs the changes of runs, one line each.
@@ -295,7 +288,8 @@ func workerCommand(a *app) *cobra.Command {
 		Long: `Executes the runs of a store until it is stopped. Start as many as you like. The
 first interrupt or SIGTERM hands over runs that are between two steps and lets
 running steps end. A worker that is killed loses nothing that is recorded, and others
-take over its runs when its lease expires.`,
+take over its runs when its lease expires. If the store's engine, such as PostgreSQL,
+cannot be reached, it tries again until it can.`,
 		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -310,9 +304,9 @@ take over its runs when its lease expires.`,
 				return err
 			}
 			o.Logger = a.logger()
-			rt, closeStore, err := a.conn.OpenRuntime(c.Context(), url, o)
+			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o)
 			if err != nil {
-				return err
+				return untilStopped(c.Context(), err)
 			}
 			defer closeStore()
 			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), link.StoreName(url), os.Getpid())
