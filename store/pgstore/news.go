@@ -29,6 +29,9 @@ type news struct {
 	casts [][]byte            // to tell, see castRecord
 	size  int                 // of casts
 
+	began time.Time
+	quiet atomic.Int64 // for how long after that nothing needs to be told: nobody listened lately
+
 	once  sync.Once
 	up    atomic.Int64  // when the connection began to listen; 0 while there is none
 	pid   atomic.Uint32 // of its backend
@@ -54,7 +57,7 @@ const (
 )
 
 func newNews(s *Store, listen *pgx.ConnConfig) *news {
-	n := &news{s: s, id: rand.Text()[:12], listen: listen, kick: make(chan struct{}, 1), names: map[string]struct{}{}}
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, kick: make(chan struct{}, 1), names: map[string]struct{}{}}
 	n.ended.Go(n.tell)
 	return n
 }
@@ -72,6 +75,9 @@ func (n *news) presence() (class, object int32) {
 
 // wrote tells of journals and cells that were written.
 func (n *news) wrote(names ...string) {
+	if n.unheard() {
+		return
+	}
 	n.mu.Lock()
 	for _, name := range names {
 		if len(n.names) <= maxNames {
@@ -82,8 +88,14 @@ func (n *news) wrote(names ...string) {
 	n.ring()
 }
 
+// unheard reports whether nobody listened at the last look, which was not long ago.
+func (n *news) unheard() bool { return int64(time.Since(n.began)) < n.quiet.Load() }
+
 // cast tells of a message.
 func (n *news) cast(topic string, message []byte) {
+	if n.unheard() {
+		return
+	}
 	data := binary.AppendUvarint(nil, uint64(len(topic)))
 	data = append(append(data, topic...), message...)
 	n.mu.Lock()
@@ -115,7 +127,9 @@ func (n *news) tell() {
 		}
 		if time.Since(asked) > presencePace {
 			asked = time.Now()
-			present = n.anyone()
+			if present = n.anyone(); !present {
+				n.quiet.Store(int64(asked.Sub(n.began) + presencePace))
+			}
 		}
 		n.mu.Lock()
 		names, casts := n.names, n.casts

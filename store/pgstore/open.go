@@ -52,7 +52,7 @@ type Store struct {
 		conns []*pgx.Conn
 	}
 
-	sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
+	sqlAppend, sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -104,22 +104,27 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 			return nil, fmt.Errorf("%w: pgstore: the direct URL: %w", store.ErrInvalid, err)
 		}
 	}
-	s.writer = &writer{s: s, busy: map[string]struct{}{}}
+	s.sqlAppend = s.sql("WITH head AS (UPDATE SCHEMA.journals SET last = $2::bigint + cardinality($3::bytea[]) WHERE name = $1 AND last = $2 RETURNING id) INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n)")
 	s.sqlWrite = s.sql("SELECT SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
 	s.sqlRead = s.sql("SELECT j.last, e.seq, e.data FROM SCHEMA.journals j LEFT JOIN LATERAL (SELECT seq, data FROM SCHEMA.entries WHERE journal = j.id AND seq > $2 ORDER BY seq LIMIT $3) e ON true WHERE j.name = $1")
 	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
 	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")
 	s.sqlList = s.sql("SELECT key, version, value FROM SCHEMA.cells WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3")
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		class, err := s.inspect(ctx, c)
-		if err == nil && class < s.durability {
-			err = fmt.Errorf("%w: pgstore: a new connection to the server is less durable than the one that opened the store; look at fsync, full_page_writes and synchronous_commit", store.ErrWeak)
+	config.AfterConnect = s.admit
+	if !pooled {
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			if err := s.admit(ctx, c); err != nil {
+				return err
+			}
+			// Plans are made once, and stay good when a table grows.
+			_, err := c.Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
+			return err
 		}
-		return err
 	}
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return nil, s.failed("open", err)
 	}
+	s.writer = newWriter(s)
 	s.news = newNews(s, listen)
 	return s, nil
 }
@@ -217,6 +222,15 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, err
 		return store.Process, nil
 	}
 	return store.Power, nil
+}
+
+// admit returns an error if a new connection is less durable than the store.
+func (s *Store) admit(ctx context.Context, c *pgx.Conn) error {
+	class, err := s.inspect(ctx, c)
+	if err == nil && class < s.durability {
+		err = fmt.Errorf("%w: pgstore: a new connection to the server is less durable than the one that opened the store; look at fsync, full_page_writes and synchronous_commit", store.ErrWeak)
+	}
+	return err
 }
 
 // Durability implements store.Durable.

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/perdure/perdure/store"
 )
@@ -15,19 +17,19 @@ import (
 type statement struct {
 	unsynced bool
 
-	names  [][]byte // of each append
+	names  pgtype.FlatArray[[]byte] // of each append
 	afters []int64
 	counts []int32
 
 	owners []int32 // of each entry
 	seqs   []int64
-	datas  [][]byte
+	datas  pgtype.FlatArray[[]byte]
 
 	cellOwners []int32 // of each cell
-	keys       [][]byte
+	keys       pgtype.FlatArray[[]byte]
 	prevs      []string
 	versions   []string
-	values     [][]byte
+	values     pgtype.FlatArray[[]byte]
 	kinds      []int32
 }
 
@@ -51,6 +53,7 @@ type cellWrite struct {
 
 // querier is a pool or a transaction.
 type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -58,6 +61,10 @@ type querier interface {
 // send writes as much of a group as it can in one statement, and reports for each
 // request whether it was made.
 func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, error) {
+	if r := group[0]; len(group) == 1 && len(r.Cells) == 0 && r.After > 0 && r.After < math.MaxInt64-store.MaxBatch {
+		done, err := q.Exec(ctx, s.sqlAppend, []byte(r.Journal), int64(r.After), pgtype.FlatArray[[]byte](r.Entries))
+		return []bool{done.RowsAffected() > 0}, err
+	}
 	// All groups lock journals, and then cells, in the same order.
 	slices.SortFunc(group, func(a, b *request) int { return cmp.Compare(a.Journal, b.Journal) })
 	st := newStatement()

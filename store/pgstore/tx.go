@@ -84,10 +84,9 @@ func (s *Store) beginFailed(ctx context.Context, err error) error {
 
 // connect opens a connection that is as durable as the store.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := s.pool.Config()
-	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	c, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err == nil {
-		if err = config.AfterConnect(ctx, c); err != nil {
+		if err = s.admit(ctx, c); err != nil {
 			cutOff(c)
 		}
 	}

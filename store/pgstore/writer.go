@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +17,21 @@ import (
 type writer struct {
 	s *Store
 
-	mu      sync.Mutex
-	queue   []*request
-	busy    map[string]struct{} // names in groups that are being written, see request.names
-	flights int                 // groups that are being written
-	closed  bool
-	idle    sync.WaitGroup
+	mu     sync.Mutex
+	came   sync.Cond // something is in the queue, or closed
+	queue  []*request
+	busy   map[string]struct{} // names in groups that are being written, see request.names
+	closed bool
+	ended  sync.WaitGroup
+}
+
+func newWriter(s *Store) *writer {
+	w := &writer{s: s, busy: map[string]struct{}{}}
+	w.came.L = &w.mu
+	for range maxFlights {
+		w.ended.Go(w.fly)
+	}
+	return w
 }
 
 // A request is one write: an append with its cells, or a single cell, in which case
@@ -37,7 +47,7 @@ type request struct {
 
 // The bounds of groups.
 const (
-	maxFlights    = 2
+	maxFlights    = 2 // groups that are being written at a time
 	maxGroup      = 256
 	maxGroupBytes = 4 << 20
 )
@@ -76,7 +86,7 @@ func (w *writer) do(ctx context.Context, r *request) error {
 		return store.ErrClosed
 	}
 	w.queue = append(w.queue, r)
-	w.fly()
+	w.came.Signal()
 	w.mu.Unlock()
 	select {
 	case <-r.done:
@@ -100,34 +110,36 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	}
 }
 
-// fly starts writing a group unless enough are being written. The caller holds the
-// lock.
+// fly writes one group after the other until the writer is closed.
 func (w *writer) fly() {
-	if w.flights == maxFlights {
-		return
+	for group := w.next(nil); group != nil; group = w.next(group) {
+		w.write(group)
 	}
-	group := w.take()
-	if len(group) == 0 {
-		return
-	}
-	w.flights++
-	w.idle.Add(1)
-	go func() {
-		defer w.idle.Done()
-		for len(group) > 0 {
-			w.write(group)
-			w.mu.Lock()
-			for _, r := range group {
-				for name := range r.names {
-					delete(w.busy, name)
-				}
-			}
-			if group = w.take(); len(group) == 0 {
-				w.flights--
-			}
-			w.mu.Unlock()
+}
+
+// next waits for a group after another one was written, and returns nil when the
+// writer is closed.
+func (w *writer) next(written []*request) []*request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range written {
+		for name := range r.names {
+			delete(w.busy, name)
 		}
-	}()
+	}
+	for {
+		// Callers that were just told, or are about to write, join the group.
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
+		if group := w.take(); len(group) > 0 {
+			return group
+		}
+		if w.closed {
+			return nil
+		}
+		w.came.Wait()
+	}
 }
 
 // take removes the next group from the queue: for each name only the first request,
@@ -169,8 +181,9 @@ func (w *writer) close() {
 		close(r.done)
 	}
 	w.queue = nil
+	w.came.Broadcast()
 	w.mu.Unlock()
-	w.idle.Wait()
+	w.ended.Wait()
 }
 
 // settle sets the outcome of a request.
@@ -227,7 +240,7 @@ func (w *writer) write(group []*request) {
 			}
 			return
 		}
-		group = group[:0]
+		group = nil // a new one, for the caller needs the one it gave
 		for i, r := range left {
 			if why[i] != nil {
 				w.settle(r, why[i])
