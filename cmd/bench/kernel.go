@@ -76,13 +76,24 @@ func complete(ctx context.Context, rt *perdure.Runtime, thread, flow string, inp
 	return err
 }
 
-// kernel measures runs on sqlitestore beside plain appends to it.
+// kernel measures runs on sqlitestore.
 func kernel(ctx context.Context, dir string) error {
+	if err := stepRates(ctx, dir); err != nil {
+		return err
+	}
+	if err := growth(ctx, dir); err != nil {
+		return err
+	}
+	return resume(ctx, dir)
+}
+
+// stepRates measures runs on a store beside plain appends to it.
+func stepRates(ctx context.Context, where string) error {
 	var one, many, ofOne, ofMany series
 	var allocs []float64
 	for round := range *rounds {
 		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, *rounds)
-		if err := inRuntime(ctx, dir, func(s store.Store, rt *perdure.Runtime) error {
+		if err := inRuntime(ctx, where, func(s store.Store, rt *perdure.Runtime) error {
 			t := storeTarget{s}
 			data := entry()
 			// Flows and appends take turns, in the steady state of one store.
@@ -112,14 +123,11 @@ func kernel(ctx context.Context, dir string) error {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%40s\r", "")
-	fmt.Printf("\nThe kernel on sqlitestore, steps with results of %d bytes:\n", entrySize)
+	fmt.Printf("\nThe kernel on %s, steps with results of %d bytes:\n", storeName(where), entrySize)
 	fmt.Printf("one run: %.0f steps/s; 64 runs: %.0f steps/s; %.0f allocations a step\n", ofOne.rate(), ofMany.rate(), median(allocs))
 	expect("steps/s of a 200-step run ÷ appends/s of 1 writer", ratio(ofOne, one), 0.8)
 	expect("steps/s of 64 runs ÷ appends/s of 64 writers", ratio(ofMany, many), 0.6)
-	if err := growth(ctx, dir); err != nil {
-		return err
-	}
-	return resume(ctx, dir)
+	return nil
 }
 
 // mallocs is how many objects this process has allocated.
@@ -129,23 +137,43 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// inStore calls fn with a new sqlitestore.
-func inStore(ctx context.Context, parent string, fn func(s store.Store, file string) error) error {
-	dir, err := os.MkdirTemp(parent, "kernel-")
-	if err != nil {
-		return err
+// newStore returns the URL of a new store and what removes it: a sqlitestore if where
+// is a folder, and a schema if it is the URL of a PostgreSQL database.
+func newStore(where string) (url string, remove func(), err error) {
+	if isPostgres(where) {
+		return newSchema(where)
 	}
-	defer os.RemoveAll(dir)
-	s, err := openSQLite(ctx, dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(fn(s, dir+sqliteFile), s.Close())
+	dir, err := os.MkdirTemp(where, "store-")
+	return "sqlite:" + dir + sqliteFile, func() { os.RemoveAll(dir) }, err
 }
 
-// inRuntime calls fn with a new sqlitestore and a runtime with a worker on it.
-func inRuntime(ctx context.Context, parent string, fn func(s store.Store, rt *perdure.Runtime) error, more ...perdure.Flow) error {
-	return inStore(ctx, parent, func(s store.Store, _ string) error {
+func isPostgres(where string) bool { return strings.HasPrefix(where, "postgres:") }
+
+// storeName returns the name of the stores that newStore makes.
+func storeName(where string) string {
+	if isPostgres(where) {
+		return "pgstore"
+	}
+	return "sqlitestore"
+}
+
+// inStore calls fn with a new store, see newStore.
+func inStore(ctx context.Context, where string, fn func(s store.Store, url string) error) error {
+	url, remove, err := newStore(where)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	s, err := store.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(s, url), s.Close())
+}
+
+// inRuntime calls fn with a new store and a runtime with a worker on it.
+func inRuntime(ctx context.Context, where string, fn func(s store.Store, rt *perdure.Runtime) error, more ...perdure.Flow) error {
+	return inStore(ctx, where, func(s store.Store, _ string) error {
 		rt, stop, err := working(ctx, s, more...)
 		if err != nil {
 			return err

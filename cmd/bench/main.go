@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -38,6 +39,7 @@ var parts = []struct {
 	{"command", "measure the API's cost and the stock binary only", command},
 	{"tokens", "measure agents that stream to readers only", tokens},
 	{"scale", "measure many threads and processes only", scale},
+	{"postgres", "measure PostgreSQL only", postgres},
 }
 
 var (
@@ -48,8 +50,8 @@ var (
 
 func main() {
 	parent := flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
-	worker := flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
-	streamer := flag.String("token-server", "", "be the measured process of tokens: perdure or proxy, with the model's URL and a folder")
+	worker := flag.String("worker", "", "be a worker process on the store with this URL, for another bench")
+	streamer := flag.String("token-server", "", "be a measured process of tokens: perdure, worker, api or proxy, with the URLs of the model and the store")
 	chosen := map[string]*bool{}
 	for _, p := range parts {
 		chosen[p.flag] = flag.Bool(p.flag, false, p.usage)
@@ -140,7 +142,9 @@ func subjects() []subject {
 	}
 	all := []subject{
 		{"raw write+fdatasync", openRaw(func(f *rawFile) target { return f })},
-		{"raw group-commit log", openRaw(func(f *rawFile) target { return &rawLog{file: f, next: new(rawBatch)} })},
+		{"raw group-commit log", openRaw(func(f *rawFile) target {
+			return newGroupLog(func(_ context.Context, b *groupBatch) error { return f.write(bytes.Join(b.entries, nil)) }, f.close)
+		})},
 		{"raw pages+fdatasync", openRaw(func(f *rawFile) target { return rawPages{f} })},
 	}
 	for _, s := range stores {

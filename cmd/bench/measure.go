@@ -304,36 +304,46 @@ func (r rawPages) append(_ context.Context, _ int, n uint64, _ []byte) error {
 
 func (r rawPages) close() error { return r.file.close() }
 
-// rawLog is the limit with many writers: those who come while a batch is being written
+// groupLog is the limit with many writers: those who come while a batch is being written
 // gather in the next, and the first of them to get its turn writes and syncs once for
-// all. The lock of the file is held while a batch is written.
-type rawLog struct {
-	file *rawFile
+// all.
+type groupLog struct {
+	write  func(ctx context.Context, b *groupBatch) error
+	closer func() error
+
+	turn sync.Mutex // held while a batch is written
 	mu   sync.Mutex
-	next *rawBatch
+	next *groupBatch
 }
 
-type rawBatch struct {
-	data    []byte
-	written bool // guarded by the lock of the file, like err
+// groupBatch is what some writers append together.
+type groupBatch struct {
+	writers, numbers []int64
+	entries          [][]byte
+
+	written bool // guarded by the turn, like err
 	err     error
 }
 
-func (l *rawLog) append(_ context.Context, _ int, _ uint64, data []byte) error {
+func newGroupLog(write func(context.Context, *groupBatch) error, close func() error) *groupLog {
+	return &groupLog{write: write, closer: close, next: new(groupBatch)}
+}
+
+func (l *groupLog) append(ctx context.Context, w int, n uint64, data []byte) error {
 	l.mu.Lock()
 	b := l.next
-	b.data = append(b.data, data...)
+	b.writers, b.numbers, b.entries = append(b.writers, int64(w)), append(b.numbers, int64(n)), append(b.entries, data)
 	l.mu.Unlock()
 
-	l.file.mu.Lock()
-	defer l.file.mu.Unlock()
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	if !b.written {
 		l.mu.Lock()
-		l.next = new(rawBatch)
+		l.next = new(groupBatch)
 		l.mu.Unlock()
-		b.written, b.err = true, l.file.write(b.data)
+		b.written, b.err = true, l.write(ctx, b)
 	}
 	return b.err
 }
 
-func (l *rawLog) close() error { return l.file.close() }
+func (l *groupLog) close() error { return l.closer() }

@@ -19,104 +19,18 @@ import (
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 	"github.com/perdure/perdure/store/observed"
-	"github.com/perdure/perdure/store/sqlitestore"
 )
-
-// suspended is how many threads wait while others are claimed.
-const suspended = 100_000
 
 // scale measures what must not grow with the number or length of threads.
 func scale(ctx context.Context, dir string) error {
 	fmt.Println("\nMany and long threads on sqlitestore:")
-	for _, part := range []func(context.Context, string) error{claims, forks, snapshots, processes} {
+	sleepers := func(ctx context.Context, dir string) error { return claims(ctx, dir, 100_000) }
+	for _, part := range []func(context.Context, string) error{sleepers, forks, snapshots, takeovers, processes} {
 		if err := part(ctx, dir); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// claims compares how soon a run begins in an empty store and in one in which
-// many threads are suspended.
-func claims(ctx context.Context, dir string) error {
-	var empty, full []float64
-	begun := make(chan time.Time, 1)
-	flow := perdure.NewFlow("claims", func(ctx context.Context, _ int) (int, error) {
-		return perdure.Step(ctx, "first", func(context.Context) (int, error) {
-			begun <- time.Now()
-			return 1, nil
-		})
-	})
-	measure := func(s store.Store, into *[]float64) error {
-		rt, stop, err := working(ctx, s, flow)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		const warm, due = 5, 30
-		for i := range warm + due {
-			start := time.Now()
-			if _, err := rt.Start(ctx, perdure.StartRequest{Flow: "claims", Input: i}); err != nil {
-				return err
-			}
-			select {
-			case at := <-begun:
-				if i >= warm {
-					*into = append(*into, float64(at.Sub(start)))
-				}
-			case <-time.After(time.Minute):
-				return errors.New("a run does not begin")
-			}
-		}
-		return nil
-	}
-	err := inStore(ctx, dir, func(s store.Store, _ string) error {
-		if err := measure(s, &empty); err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "\rwriting %d suspended threads", suspended)
-		err := rest(ctx, s)
-		fmt.Fprintf(os.Stderr, "\r%40s\r", "")
-		if err != nil {
-			return err
-		}
-		return measure(s, &full)
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("from Start to the first step: %s in an empty store, %s beside %d suspended threads\n",
-		short(time.Duration(median(empty))), short(time.Duration(median(full))), suspended)
-	atMost(fmt.Sprintf("time to begin a run beside %d suspended threads ÷ in an empty store", suspended), median(full)/median(empty), 1.5)
-	return nil
-}
-
-// rest writes the journals and cells that suspended threads leave in a store:
-// half of them wait for an answer and half for a timer.
-func rest(ctx context.Context, s store.Store) error {
-	line := entry()[:300]
-	later := time.Now().Add(1000 * time.Hour).UnixMicro()
-	var next atomic.Int64
-	errs := make([]error, 64)
-	var wg sync.WaitGroup
-	for w := range errs {
-		wg.Go(func() {
-			for i := next.Add(1); i <= suspended; i = next.Add(1) {
-				name := fmt.Sprintf("0123456789abcdef.%032dabcdefgh", i)
-				_, err := s.Append(ctx, "thread/"+name, 0, line, line, line, line)
-				for _, key := range []string{"thread/" + name, fmt.Sprintf("id/%032d", i), fmt.Sprintf("alarm/claims/%016x/%s", later+i, name)} {
-					if err == nil && (i%2 == 0 || !strings.HasPrefix(key, "alarm/")) {
-						_, err = s.Put(ctx, key, []byte(`{"id":"0123456789abcdef","status":"suspended","seq":4}`), "")
-					}
-				}
-				if errs[w] = err; err != nil {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // forks compares the cost of forking a short and a long thread.
@@ -264,14 +178,14 @@ var beat = perdure.NewFlow("beat", func(ctx context.Context, thread string) (int
 
 // childWorker is the life of a worker process: it works until it is told to
 // stop.
-func childWorker(file string) error {
+func childWorker(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := sqlitestore.Open(ctx, file, sqlitestore.Options{})
+	s, err := store.Open(ctx, url)
 	if err != nil {
 		return err
 	}
-	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench", Concurrency: 64}, beat, plainSteps)
+	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench", Concurrency: 64}, beat, plainSteps, turn)
 	if err != nil {
 		return err
 	}
@@ -280,12 +194,12 @@ func childWorker(file string) error {
 }
 
 // spawnWorker starts a worker process.
-func spawnWorker(ctx context.Context, file string) (*exec.Cmd, error) {
+func spawnWorker(ctx context.Context, url string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-worker", file)
+	cmd := exec.CommandContext(ctx, self, "-worker", url)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -300,8 +214,8 @@ func spawnWorker(ctx context.Context, file string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// processes measures what several processes on one file do.
-func processes(ctx context.Context, dir string) error {
+// takeovers measures how long a run stands still when its process ends.
+func takeovers(ctx context.Context, dir string) error {
 	fmt.Println("\nProcesses on one sqlite file:")
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		name, less, target := "SIGKILL", time.Duration(0), 5*time.Second
@@ -319,39 +233,55 @@ func processes(ctx context.Context, dir string) error {
 		fmt.Printf("takeover after %s: p50 %s\n", name, short(all.p(50)))
 		atMost(fmt.Sprintf("takeover after %s: p99 in ms", name), float64(all.p(99))/1e6, float64(target)/1e6)
 	}
-	rates := map[int][]float64{}
-	for range 3 {
-		for _, n := range []int{1, 2, 4} {
-			rate, err := together(ctx, dir, n)
-			if err != nil {
-				return err
-			}
-			rates[n] = append(rates[n], rate)
-		}
-	}
-	fmt.Printf("64 runs over 1 worker process: %.0f steps/s, over 2: %.0f, over 4: %.0f\n", median(rates[1]), median(rates[2]), median(rates[4]))
-	expect("steps/s of 64 runs over 2 worker processes ÷ over 1", median(rates[2])/median(rates[1]), 0.9)
-	expect("steps/s of 64 runs over 4 worker processes ÷ over 1", median(rates[4])/median(rates[1]), 0.8)
 	return nil
 }
 
-// onFile calls fn with a runtime without a worker on a new file.
-func onFile(ctx context.Context, parent string, fn func(file string, s store.Store, rt *perdure.Runtime) error) error {
-	return inStore(ctx, parent, func(s store.Store, file string) error {
-		rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench"}, beat, plainSteps)
+// processes compares several worker processes on one store with one.
+func processes(ctx context.Context, where string) error {
+	least := map[int]float64{2: 0.9, 4: 0.8}
+	if isPostgres(where) {
+		least = map[int]float64{2: 1, 4: 1}
+	}
+	steps, turns := map[int]series{}, map[int]series{}
+	for round := range 3 {
+		for _, n := range []int{1, 2, 4} {
+			fmt.Fprintf(os.Stderr, "\r%d worker processes, round %d of 3", n, round+1)
+			of, ofTurns := steps[n], turns[n]
+			if err := together(ctx, where, n, &of, &ofTurns); err != nil {
+				return err
+			}
+			steps[n], turns[n] = of, ofTurns
+		}
+	}
+	fmt.Fprintf(os.Stderr, "\r%40s\r", "")
+	for _, n := range []int{1, 2, 4} {
+		of, ofTurns := steps[n], turns[n]
+		fmt.Printf("64 runs at a time over %d worker processes: %.0f steps/s, %.0f turns/s, turn p50 %s\n", n, of.rate(), ofTurns.rate(), short(ofTurns.p(50)))
+	}
+	for _, n := range []int{2, 4} {
+		expect(fmt.Sprintf("steps/s of 64 runs over %d worker processes ÷ over 1", n), ratio(steps[n], steps[1]), least[n])
+		expect(fmt.Sprintf("turns/s of 64 clients over %d worker processes ÷ over 1", n), ratio(turns[n], turns[1]), least[n])
+	}
+	return nil
+}
+
+// asClient calls fn with a runtime without a worker on a new store.
+func asClient(ctx context.Context, where string, fn func(url string, s store.Store, rt *perdure.Runtime) error) error {
+	return inStore(ctx, where, func(s store.Store, url string) error {
+		rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench"}, beat, plainSteps, turn)
 		if err != nil {
 			return err
 		}
-		return fn(file, s, rt)
+		return fn(url, s, rt)
 	})
 }
 
 // takeover lets a process execute some runs, ends it by a signal, and measures
 // until each of them does its next step here.
 func takeover(ctx context.Context, dir string, sig syscall.Signal, less time.Duration, into *series) error {
-	return onFile(ctx, dir, func(file string, s store.Store, rt *perdure.Runtime) error {
+	return asClient(ctx, dir, func(url string, s store.Store, rt *perdure.Runtime) error {
 		const runs = 8
-		other, err := spawnWorker(ctx, file)
+		other, err := spawnWorker(ctx, url)
 		if err != nil {
 			return err
 		}
@@ -410,12 +340,13 @@ func takeover(ctx context.Context, dir string, sig syscall.Signal, less time.Dur
 	})
 }
 
-// together returns the steps a second of 64 runs over some worker processes.
-func together(ctx context.Context, dir string, workers int) (rate float64, err error) {
-	err = onFile(ctx, dir, func(file string, _ store.Store, rt *perdure.Runtime) error {
+// together measures the steps of 64 runs and the turns of 64 clients over some worker
+// processes.
+func together(ctx context.Context, where string, workers int, steps, turns *series) error {
+	return asClient(ctx, where, func(url string, _ store.Store, rt *perdure.Runtime) error {
 		const runs, each = 64, 100
 		for range workers {
-			w, err := spawnWorker(ctx, file)
+			w, err := spawnWorker(ctx, url)
 			if err != nil {
 				return err
 			}
@@ -433,10 +364,9 @@ func together(ctx context.Context, dir string, workers int) (rate float64, err e
 				return err
 			}
 		}
-		rate = runs * each / time.Since(start).Seconds()
-		return nil
+		steps.rates = append(steps.rates, runs*each/time.Since(start).Seconds())
+		return turns.clients(ctx, rt, 64, 64*30)
 	})
-	return rate, err
 }
 
 // eventually waits until something holds.

@@ -103,14 +103,22 @@ func (l *tokenLoad) counts(at int64) bool {
 	return from > 0 && at >= from && at < l.to.Load()
 }
 
-// measure puts a server under load.
-func (m *fakeModel) measure(ctx context.Context, dir, kind string, agents int) (*tokenLoad, error) {
-	dir, err := os.MkdirTemp(dir, "tokens-")
+// measure puts a server on a new store under load, see newStore. The kind api has a
+// worker beside it, in another process.
+func (m *fakeModel) measure(ctx context.Context, where, kind string, agents int) (*tokenLoad, error) {
+	store, remove, err := newStore(where)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	url, stop, err := spawnTokenServer(ctx, kind, m.url, dir)
+	defer remove()
+	if kind == "api" {
+		_, stop, err := spawnTokenServer(ctx, "worker", m.url, store)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+	url, stop, err := spawnTokenServer(ctx, kind, m.url, store)
 	if err != nil {
 		return nil, err
 	}
@@ -333,12 +341,12 @@ func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // spawnTokenServer starts a measured process, and returns its address.
-func spawnTokenServer(ctx context.Context, kind, model, dir string) (url string, stop func(), err error) {
+func spawnTokenServer(ctx context.Context, kind, model, store string) (url string, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-token-server", kind, model, dir)
+	cmd := exec.CommandContext(ctx, self, "-token-server", kind, model, store)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

@@ -25,9 +25,10 @@ import (
 	"github.com/perdure/perdure/server"
 )
 
-// tokenServer is the measured process of tokens: the API with an agent, or a bare
-// proxy. It prints its address and serves until it is killed.
-func tokenServer(kind, model, dir string) error {
+// tokenServer is a measured process of tokens: the API with an agent and a worker, the
+// API alone (api), or a bare proxy. It prints its address and serves until it is
+// killed.
+func tokenServer(kind, model, store string) error {
 	ctx := context.Background()
 	var s *http.Server
 	switch kind {
@@ -44,17 +45,21 @@ func tokenServer(kind, model, dir string) error {
 			r.Out.Body = io.NopCloser(bytes.NewReader(body))
 		}}}
 	default:
-		countSyncs()
+		if !isPostgres(store) {
+			countSyncs()
+		}
 		talk := agent.NewFlow("talk", agent.New("talk", openai.Model("m", openai.BaseURL(model+"/v1"), openai.Key("none")), agent.Options{}))
-		rt, err := perdure.Open(ctx, "sqlite:"+dir+sqliteFile, talk)
+		rt, err := perdure.Open(ctx, store, talk)
 		if err != nil {
 			return err
 		}
-		go func() {
-			if err := rt.Work(ctx); err != nil {
-				fmt.Fprintln(os.Stderr, "worker:", err)
-			}
-		}()
+		if kind != "api" {
+			go func() {
+				if err := rt.Work(ctx); err != nil {
+					fmt.Fprintln(os.Stderr, "worker:", err)
+				}
+			}()
+		}
 		s = server.New(rt, server.Options{}).HTTPServer()
 	}
 	mux := http.NewServeMux()
@@ -82,15 +87,20 @@ type usage struct {
 
 // used returns what this process has used, where the system counts it.
 func used() usage {
-	u := usage{CPU: cpuTime(), Syncs: syncCount.Load()}
-	if status, err := os.ReadFile("/proc/self/status"); err == nil {
-		_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
-		if f := bytes.Fields(rest); len(f) > 0 {
-			kib, _ := strconv.ParseInt(string(f[0]), 10, 64)
-			u.Memory = kib << 10
-		}
+	return usage{CPU: cpuTime(), Memory: mostMemory("self"), Syncs: syncCount.Load()}
+}
+
+// mostMemory returns the most resident bytes that a process had, 0 where the system
+// does not tell.
+func mostMemory(pid string) int64 {
+	status, _ := os.ReadFile("/proc/" + pid + "/status")
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	f := bytes.Fields(rest)
+	if len(f) == 0 {
+		return 0
 	}
-	return u
+	kib, _ := strconv.ParseInt(string(f[0]), 10, 64)
+	return kib << 10
 }
 
 var syncCount atomic.Int64

@@ -58,14 +58,25 @@ func waits(name string, wait func(ctx context.Context, name string) error) perdu
 // turns measures what surrounds the steps of a run: starts, ends and wake-ups.
 func turns(ctx context.Context, dir string) error {
 	fmt.Printf("\nTurns: a run of one step, from Start to WaitEnd, beside appends in the same store:\n")
-	stores := []struct {
-		name string
-		open func(ctx context.Context, dir string) (store.Store, error)
-	}{
+	stores := []turnStore{
 		{"memstore", func(context.Context, string) (store.Store, error) { return memstore.New(), nil }},
 		{"filestore", openFile},
 		{"sqlitestore", openSQLite},
 	}
+	if err := turnTable(ctx, dir, stores); err != nil {
+		return err
+	}
+	return countWrites(ctx, dir)
+}
+
+// turnStore is a kind of store for turnTable, opened in a folder.
+type turnStore struct {
+	name string
+	open func(ctx context.Context, dir string) (store.Store, error)
+}
+
+// turnTable prints a line for each store.
+func turnTable(ctx context.Context, dir string, stores []turnStore) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tappend p50\t1 client/s\tp50\tp99\t8/s\tp50\tp99\t64/s\tp50\tp99\tanswer p50\tp99\tsignal p50\tp99\tHTTP p50\tp99\t")
 	var verdicts []func()
@@ -90,7 +101,7 @@ func turns(ctx context.Context, dir string) error {
 	for _, judge := range verdicts {
 		judge()
 	}
-	return countWrites(ctx, dir)
+	return nil
 }
 
 // turnsOn measures turns on one store, and returns a line of the table and what

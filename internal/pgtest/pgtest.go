@@ -42,7 +42,7 @@ func URL(tb testing.TB) string {
 	if server.url == "" && server.err == nil {
 		if server.url = os.Getenv(Env); server.url == "" {
 			var s *Server
-			if s, server.err = start(); server.err == nil {
+			if s, server.err = Launch(); server.err == nil {
 				server.url, server.alive = s.URL, s.alive
 				os.Setenv(Env, s.URL)
 			}
@@ -96,7 +96,7 @@ type Server struct {
 // Start starts a server that ends with the test.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	s, err := start()
+	s, err := Launch()
 	skip(tb, err)
 	tb.Cleanup(s.Stop)
 	return s
@@ -135,8 +135,9 @@ read over
 rm -rf "$DIR"
 `
 
-// start starts a server on a free port, as another user if this one is root.
-func start() (*Server, error) {
+// Launch starts a server on a free port, as another user if this one is root. It ends
+// with this process, or when it is stopped.
+func Launch() (*Server, error) {
 	bin, err := Programs()
 	if err != nil {
 		return nil, err
