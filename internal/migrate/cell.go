@@ -13,10 +13,11 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// pageBytes is how many bytes of cells are in memory at a time, about.
+// pageBytes is the approximate number of bytes of cells in memory at a time.
 const pageBytes = 8 << 20
 
-// cells returns some cells of a store after a key, and whether there are more.
+// cells returns a page of the cells of a store after a key, and whether there may be
+// more.
 func cells(ctx context.Context, s store.Store, after string) (some []store.Cell, more bool, err error) {
 	size := 0
 	for cell, err := range s.List(ctx, "", after) {
@@ -31,8 +32,8 @@ func cells(ctx context.Context, s store.Store, after string) (some []store.Cell,
 	return some, false, nil
 }
 
-// copyCells makes the cells of the target those of the source: it writes those that
-// differ, and removes those that the source does not have.
+// copyCells makes the cells of the target equal to those of the source: it writes
+// those that differ, and removes those that the source does not have.
 func (m *migration) copyCells(ctx context.Context) error {
 	for after := ""; ; {
 		ours, more, err := cells(ctx, m.from, after)
@@ -58,8 +59,8 @@ func (m *migration) copyCells(ctx context.Context) error {
 	}
 }
 
-// copyPage makes the cells of the target between two keys those of the source; ""
-// is the end.
+// copyPage makes the cells of the target after one key and up to another equal to
+// those of the source. If upto is "", it goes to the end.
 func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto string) error {
 	want, seen := map[string][]byte{}, map[string]store.Version{}
 	for _, c := range ours {
@@ -99,7 +100,7 @@ func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto
 			case bytes.Equal(old.Value, value):
 				return nil, threads.ErrNothing
 			}
-			return nil, fmt.Errorf("%w: somebody else writes to the target; run the migration again", fault.ErrInvalid)
+			return nil, fmt.Errorf("%w: another process writes to the target; run the migration again", fault.ErrInvalid)
 		})
 		if err != nil && !errors.Is(err, threads.ErrNothing) {
 			return fmt.Errorf("cell %q: %w", key, err)
@@ -108,9 +109,9 @@ func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto
 	return nil
 }
 
-// dropDropped drops the journals in the target that were dropped in the source:
-// those that were copied before, and those that cells still name because their
-// erase was cut off.
+// dropDropped drops the journals of the target that were dropped in the source: those
+// that were copied earlier, and those that cells still name because their erase was
+// interrupted.
 func (m *migration) dropDropped(ctx context.Context) error {
 	var names []string
 	for name, err := range m.to.Journals(ctx, "") {

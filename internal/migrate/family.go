@@ -7,23 +7,23 @@ type treatment int
 
 const (
 	copied  treatment = iota // byte for byte
-	rebuilt                  // left out, and made anew from the journals of the target
-	left                     // left out: it concerns only the store that it is in
+	rebuilt                  // left out, and rebuilt from the journals of the target
+	left                     // left out: it concerns only its own store
 )
 
-// families says what becomes of each family of cells, by the prefix of their keys.
-// Cells of a family that is not here are copied.
+// families gives the treatment of each family of cells, by the prefix of their keys.
+// Cells of any other family are copied.
 var families = []struct {
 	prefix string
 	how    treatment
 }{
-	{"perdure/salt", copied}, // hashes names: without it no name leads to its thread
+	{"perdure/salt", copied}, // keys the hashes in names: without it no thread is found
 	{"perdure/sign", copied}, // signs exports
-	{"perdure/sweep", left},  // how far upkeep has come
+	{"perdure/sweep", left},  // progress of upkeep
 	{"perdure/copy", left},   // marks of a migration
 	{"perdure/moved", left},
 	{"thread/", copied}, // summaries
-	{"id/", copied},     // from ids to names
+	{"id/", copied},     // map ids to names
 	{"used/", copied},   // ids of erased threads
 	{"pin/", copied},    // forks and children
 	{"gate/", copied},   // erases under way
@@ -33,14 +33,14 @@ var families = []struct {
 	{"shelf/", copied}, // memory, files, rules and credentials
 	{"token/", copied},
 	{"token-of/", copied},
-	{"ticket/", left}, // they live for seconds
+	{"ticket/", left}, // expire within seconds
 	{"server/ready", left},
 	{"worker/", left}, // leases
 	{"due/", rebuilt},
 	{"alarm/", rebuilt},
 }
 
-// treat returns what becomes of a cell.
+// treat returns the treatment of a cell.
 func treat(key string) treatment {
 	for _, f := range families {
 		if strings.HasPrefix(key, f.prefix) {

@@ -15,12 +15,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// page is how many names or cells are read at a time, so that no loop over a store
-// is open while the other one is written to.
+// page is the number of names or cells to read at a time. Reading in pages, no loop
+// over one store is open while the other is written.
 const page = 256
 
-// journals calls a function with every journal of the source, and counts those
-// for which it returns true.
+// journals calls see with the name of every journal of the source, and returns how
+// often it returned true.
 func (m *migration) journals(ctx context.Context, see func(ctx context.Context, name string) (bool, error)) (int, error) {
 	changed := 0
 	for after := ""; ; {
@@ -71,14 +71,14 @@ func (m *migration) dropLike(ctx context.Context, name string) error {
 	return nil
 }
 
-// copyJournal appends to a journal of the target what it lacks.
+// copyJournal appends the entries that a journal of the target lacks.
 func (m *migration) copyJournal(ctx context.Context, name string) (bool, error) {
 	_, err := m.compare(ctx, name)
 	return false, err
 }
 
-// moveJournal copies a journal to its end and then ends it with a `moved` entry,
-// unless it has one. It reports whether it had none.
+// moveJournal copies a journal to its end and closes it with a `moved` entry, unless
+// it has one. It reports whether it has written one.
 func (m *migration) moveJournal(ctx context.Context, name string) (bool, error) {
 	for {
 		end, err := m.compare(ctx, name)
@@ -104,14 +104,14 @@ func isThread(name string) bool { return strings.HasPrefix(name, threads.Journal
 
 // end is where a journal of the source ends.
 type end struct {
-	seq   uint64 // of its last entry that is copied, in its own journal
+	seq   uint64 // of the last entry to copy, in the journal itself
 	head  journal.Hash
 	moved bool // a `moved` entry follows
 }
 
-// compare reads a journal from both stores. The target may lack the end of it,
-// which is appended; what it has must be the same. The entries of a thread follow
-// from each other by their hashes.
+// compare reads a journal from both stores and appends to the target what it lacks.
+// What the target has must be the same as in the source. It verifies the hash chain of
+// a thread.
 func (m *migration) compare(ctx context.Context, name string) (end, error) {
 	var last end
 	theirs, stop := iter.Pull2(m.to.Read(ctx, name, 0))
@@ -127,7 +127,7 @@ func (m *migration) compare(ctx context.Context, name string) (end, error) {
 				return last, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 			}
 			if e.Kind == journal.Moved {
-				last.moved = true // what an older worker may have written after it does not count
+				last.moved = true // ignore what an older worker may have written after it
 				break
 			}
 			last.head = e.Hash
@@ -156,7 +156,7 @@ func (m *migration) compare(ctx context.Context, name string) (end, error) {
 		if err := w.flush(ctx); err != nil {
 			return last, err
 		}
-		return m.compare(ctx, name) // what was written is read again
+		return m.compare(ctx, name) // read back what was written
 	}
 	if more, err, ok := theirs(); err != nil {
 		return last, err
@@ -166,8 +166,8 @@ func (m *migration) compare(ctx context.Context, name string) (end, error) {
 	return last, nil
 }
 
-// follow decodes an entry that comes after the last one. The first one of a fork
-// follows an entry of another thread, which its body names.
+// follow decodes the entry after l. The first entry of a fork follows an entry of
+// another thread, whose hash is in its body.
 func (l *end) follow(line store.Entry) (journal.Entry, error) {
 	prev := l.head
 	if l.seq == 0 {
@@ -180,7 +180,7 @@ func (l *end) follow(line store.Entry) (journal.Entry, error) {
 			switch {
 			case err != nil || b.From == nil:
 				return e, errors.New("a fork of nothing")
-			case b.From.Head == "": // an old one: the whole thread is verified later
+			case b.From.Head == "": // an old fork: verify checks its chain
 				return e, nil
 			}
 			if err := prev.UnmarshalText([]byte(b.From.Head)); err != nil {
@@ -196,7 +196,7 @@ type appender struct {
 	to      store.Store
 	journal string
 	behind  bool
-	seq     uint64 // of the last entry that is there
+	seq     uint64 // of the last entry in the target
 	batch   [][]byte
 	size    int
 }

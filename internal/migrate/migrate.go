@@ -1,22 +1,21 @@
 // Package migrate moves everything in a store to another one: journals entry by
-// entry, cells and blobs byte for byte. It may import the rooms of threads and
-// their upkeep, and what those import.
+// entry, cells and blobs byte for byte. It may import the packages threads, archive,
+// lifecycle and upkeep, and what those import.
 //
-// A migration can be killed at any point and run again. It goes through stages,
-// which a cell of the target records:
+// A migration can be killed at any point and run again. A cell of the target records
+// its stage:
 //
-//  1. The target is empty, and now belongs to this migration: no runtime opens it.
+//  1. The target is empty and reserved for this migration: no runtime opens it.
 //  2. Everything is copied while the source is in use.
-//  3. A cell of the source says that nothing begins there any more. Each journal
-//     is copied to its end and compared, and then gets a `moved` entry by
-//     compare-and-swap right there, so that nothing comes between; then the
-//     cells are compared again. Now the target is what the source was.
-//  4. Every thread of the target is verified along its hash chain, and what
-//     follows from journals is rebuilt. Then runtimes may open the target.
+//  3. A cell of the source says that nothing begins there any more. Each journal is
+//     copied to its end, compared, and closed there with a `moved` entry by
+//     compare-and-swap, so that no entry is missed. Then the cells are compared
+//     again. Now the target is what the source was.
+//  4. Every thread of the target is verified along its hash chain, and cells derived
+//     from journals are rebuilt. Then runtimes may open the target.
 //
-// Stores are copied as their handles show them: what is sealed is opened by the
-// wrapper of the source and sealed again, with new data keys, by that of the
-// target.
+// Stores are copied through their wrappers: sealed data is opened by the wrapper of
+// the source, and sealed again with new data keys by that of the target.
 package migrate
 
 import (
@@ -40,9 +39,9 @@ import (
 
 // Options are the options of [Run].
 type Options struct {
-	To       string         // the name of the target, which the source says from then on; no secret
+	To       string         // the name of the target, which the source gives in errors from then on; no secrets
 	Progress func(Progress) // called after each journal and each page of cells, if not nil
-	Grace    time.Duration  // threads.MovedGrace, unless nobody uses the source; 0 is that
+	Grace    time.Duration  // shorter than threads.MovedGrace only if nobody uses the source; 0 means MovedGrace
 }
 
 // Progress says how far a migration has come.
@@ -52,7 +51,7 @@ type Progress struct {
 	Cells    int
 }
 
-// Report is what a migration has moved.
+// Report says what a migration has moved.
 type Report struct {
 	To      string `json:"to"`
 	Threads int    `json:"threads"`
@@ -65,9 +64,9 @@ type Report struct {
 
 // The stages that the mark of a target records.
 const (
-	stageEmpty   = ""        // the target has to be empty still
-	stageCopying = "copying" // the target is a part of the source
-	stageMoved   = "moved"   // the target is all of the source, which has moved
+	stageEmpty   = ""        // the target is still to be checked for emptiness
+	stageCopying = "copying" // the target holds a part of the source
+	stageMoved   = "moved"   // the target holds all of the source, which has moved
 	stageDone    = threads.CopyDone
 )
 
@@ -80,8 +79,9 @@ type migration struct {
 	progress Progress
 }
 
-// Run moves everything from one store to another, or goes on with that. Its error
-// says what to do; after one that is not about the stores as they are, run it again.
+// Run moves everything from one store to another, or continues a migration that was
+// interrupted. Its error says what to do; after one that is not about the content of
+// the stores, run it again.
 func Run(ctx context.Context, from, to store.Store, opts Options) (*Report, error) {
 	if opts.Grace == 0 {
 		opts.Grace = threads.MovedGrace
@@ -139,8 +139,8 @@ func (m *migration) run(ctx context.Context) error {
 	return m.advance(ctx, stageDone)
 }
 
-// copyAndMove copies while the source is in use, then has everything in it refuse
-// new writes, and copies the rest.
+// copyAndMove copies while the source is in use, then closes the source to writes and
+// copies the rest.
 func (m *migration) copyAndMove(ctx context.Context) error {
 	moved, err := threads.ReadCopy(ctx, m.from, threads.MovedCell)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *migration) copyAndMove(ctx context.Context) error {
 	if err := m.markSource(ctx); err != nil {
 		return err
 	}
-	select { // all who have seen that the source had not moved have written, or look again
+	select { // until every process has looked at the source's mark again
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(m.opts.Grace):
@@ -175,7 +175,7 @@ func (m *migration) copyAndMove(ctx context.Context) error {
 	return m.dropDropped(ctx)
 }
 
-// source returns what tells the source from all other stores.
+// source returns a fingerprint of the source.
 func (m *migration) source(ctx context.Context) (string, error) {
 	salt, err := threads.Secret(ctx, m.from, threads.SaltCell, sha256.Size)
 	if err != nil {
@@ -185,7 +185,7 @@ func (m *migration) source(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// take makes the target one that this run of the migration fills.
+// take reserves the target for this run of the migration.
 func (m *migration) take(ctx context.Context) error {
 	for what, s := range map[string]store.Store{"source": m.from, "target": m.to} {
 		for _, err := range s.List(ctx, "~seal/", "") {
@@ -236,9 +236,9 @@ func (m *migration) take(ctx context.Context) error {
 	return err
 }
 
-// checkEmpty refuses a target that holds anything else than the mark. A runtime
-// that opens the target writes its salt before it looks for the mark: so either it
-// is refused, or it is seen here.
+// checkEmpty returns an error if the target holds anything but the mark. A runtime
+// that opens the target writes its salt before it looks for the mark a second time:
+// so either it is refused there, or its salt is seen here.
 func (m *migration) checkEmpty(ctx context.Context) error {
 	used := func(what string) error {
 		for c, err := range m.to.List(ctx, threads.CopyCell, "") {
@@ -277,7 +277,7 @@ func (m *migration) held(ctx context.Context) error {
 	return err
 }
 
-// advance records that a stage is reached.
+// advance records that a stage was reached.
 func (m *migration) advance(ctx context.Context, stage string) error {
 	next := m.mark
 	next.Stage = stage
@@ -296,7 +296,7 @@ func (m *migration) advance(ctx context.Context, stage string) error {
 	return err
 }
 
-// markSource says in the source that nothing begins there any more.
+// markSource writes the mark that tells users of the source to begin nothing there.
 func (m *migration) markSource(ctx context.Context) error {
 	if err := m.held(ctx); err != nil {
 		return err
@@ -343,7 +343,7 @@ func (m *migration) verify(ctx context.Context, t *threads.Threads) error {
 		}
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			v, err := a.VerifyNamed(ctx, name)
-			if errors.Is(err, fault.ErrErased) { // upkeep finishes that
+			if errors.Is(err, fault.ErrErased) { // upkeep finishes the erase
 				continue
 			}
 			if err != nil {

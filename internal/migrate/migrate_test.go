@@ -38,7 +38,7 @@ var flows = []perdure.Flow{
 	}),
 }
 
-// fill makes threads of every sort in a store, and stops.
+// fill creates threads of every sort in a store, and stops.
 func fill(t *testing.T, s store.Store) {
 	t.Helper()
 	k := kit.New(t, s, perdure.Options{}, flows...)
@@ -59,11 +59,11 @@ func fill(t *testing.T, s store.Store) {
 	other := &kit.Kit{Runtime: k.Tenant("acme").User("ann"), T: t}
 	other.StartOn("book", "asking", "and you?")
 	k.Rest()
-	k.MustRebuild() // summaries are as new as their journals
+	k.MustRebuild() // so that summaries are as new as their journals
 	k.Stop()
 }
 
-// contents returns what a store holds that a migration copies.
+// contents returns everything in a store that a migration copies.
 func contents(t *testing.T, s store.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -88,7 +88,7 @@ func contents(t *testing.T, s store.Store) map[string]string {
 	return all
 }
 
-// wantSame expects that a store holds the same as another.
+// wantSame expects two stores to have the same contents.
 func wantSame(t *testing.T, want, got map[string]string) {
 	t.Helper()
 	for key, value := range want {
@@ -98,12 +98,12 @@ func wantSame(t *testing.T, want, got map[string]string) {
 	}
 	for key := range got {
 		if _, ok := want[key]; !ok {
-			t.Errorf("there is also %q", key)
+			t.Errorf("unexpected %q", key)
 		}
 	}
 }
 
-// clone returns a store in memory with what another holds.
+// clone returns a store in memory with the contents of another.
 func clone(t *testing.T, s store.Store) store.Store {
 	t.Helper()
 	c := memstore.New()
@@ -111,7 +111,7 @@ func clone(t *testing.T, s store.Store) store.Store {
 	return c
 }
 
-// pour copies what a store holds into another.
+// pour copies the contents of a store into another.
 func pour(t *testing.T, s, c store.Store) {
 	t.Helper()
 	for cell, err := range s.List(t.Context(), "", "") {
@@ -129,7 +129,7 @@ func pour(t *testing.T, s, c store.Store) {
 	}
 }
 
-// goesOn expects that everything that fill has left waiting ends in a store.
+// goesOn expects everything that fill has left waiting to end in a store.
 func goesOn(t *testing.T, s store.Store) {
 	t.Helper()
 	k := kit.New(t, s, perdure.Options{}, flows...)
@@ -166,7 +166,7 @@ func goesOn(t *testing.T, s store.Store) {
 	k.Stop()
 }
 
-// wantMoved expects that the source can be read and not written.
+// wantMoved expects the source to be readable but not writable.
 func wantMoved(t *testing.T, s store.Store) {
 	t.Helper()
 	k := kit.New(t, s, perdure.Options{}, flows...)
@@ -253,14 +253,14 @@ func TestMigrate(t *testing.T) {
 			kit.Bubble(t, "source", func(t *testing.T) { wantMoved(t, clone(t, from)) })
 			now := time.Now()
 			kit.Bubble(t, "target", func(t *testing.T) {
-				time.Sleep(time.Until(now)) // virtual time is before the migration
+				time.Sleep(time.Until(now)) // virtual time starts before the migration
 				goesOn(t, clone(t, to))
 			})
 		})
 	}
 }
 
-// filled returns a store in memory with what fill makes.
+// filled returns a store in memory with what fill creates.
 func filled(t *testing.T) store.Store {
 	t.Helper()
 	s := memstore.New()
@@ -290,8 +290,10 @@ func TestKilledAnywhere(t *testing.T) {
 				if !broken[side].(*faulty.Store).Crashed() {
 					kit.NoErr(t, err)
 				} else if _, err := perdure.New(t.Context(), stores[1], perdure.Options{}); err == nil {
+					// It may open only a target that is complete, or that is not marked
+					// yet: the migration then finds that one in use.
 					done, err := migrate.Run(t.Context(), stores[0], stores[1], opts)
-					if err == nil && !done.Already { // it opened before the migration began, and the target is in use
+					if err == nil && !done.Already {
 						t.Fatalf("side %d, %s: a runtime opens a target that is not complete", side, cut)
 					} else if err != nil {
 						continue

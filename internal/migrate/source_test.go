@@ -93,7 +93,7 @@ func TestWorkersInTheSource(t *testing.T) {
 	})
 }
 
-// TestRefusedTargets: a target that holds anything else is left as it is.
+// TestRefusedTargets: a target that holds anything else is not changed.
 func TestRefusedTargets(t *testing.T) {
 	full, used := filled(t), memstore.New()
 	opts := migrate.Options{To: "there", Grace: 1}
@@ -114,8 +114,8 @@ func TestRefusedTargets(t *testing.T) {
 	kit.WantErr(t, "a copy of another store", err, perdure.ErrInvalid)
 }
 
-// TestEveryFamilyIsDecided compares the texts in the source that look like the
-// beginnings of keys with the families that a migration knows.
+// TestEveryFamilyIsDecided looks for texts in the source code that look like prefixes
+// of keys, and expects a migration to know each of them.
 func TestEveryFamilyIsDecided(t *testing.T) {
 	families, err := os.ReadFile("family.go")
 	kit.NoErr(t, err)
