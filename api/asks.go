@@ -62,11 +62,11 @@ type AskList struct {
 	Asks []perdure.AskInfo `json:"asks" jsonschema:"the asks"`
 }
 
-// TellProgress adds news to an open ask.
+// TellProgress reports progress on an open ask.
 type TellProgress struct {
 	OneAsk
 	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
-	Value   json.RawMessage `json:"value" jsonschema:"the news"`
+	Value   json.RawMessage `json:"value" jsonschema:"the progress: any JSON"`
 	Reason  string          `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
@@ -113,7 +113,7 @@ var (
 	AsksAnswerAll = define[AnswerAsks, AskList]("asks.answer-all", "POST /v1/threads/{thread}/answers", ScopeAnswer,
 		"answer several asks of a thread, all or nothing")
 	AsksProgress = define[TellProgress, None]("asks.progress", "POST /v1/asks/{ask}/progress", ScopeAnswer,
-		"add news to an open ask")
+		"report progress on an open ask")
 	AsksSecret = define[ProvideSecret, None]("asks.secret", "POST /v1/asks/{ask}/secret", ScopeAnswer,
 		"provide the secret that an ask of kind credential waits for")
 	SignalsSend = define[SendSignal, None]("signals.send", "POST /v1/threads/{thread}/signals/{name}", ScopeRun,

@@ -88,7 +88,7 @@ var (
 	RunsPause = define[ControlRun, perdure.Run]("runs.pause", "POST /v1/threads/{thread}/runs/{run}/pause", ScopeRun,
 		"stop a run before its next step, until it is resumed")
 	RunsResume = define[ControlRun, Resumed]("runs.resume", "POST /v1/threads/{thread}/runs/{run}/resume", ScopeRun,
-		"lift a pause", doc("If the run is not paused, it says so and changes nothing. Runs continue on their own after a crash or an answer."))
+		"resume a paused run", doc("If the run is not paused, it says so and changes nothing. Runs continue on their own after a crash or an answer."))
 	RunsRetry = define[ControlRun, perdure.Run]("runs.retry", "POST /v1/threads/{thread}/runs/{run}/retry", ScopeRun,
 		"continue a failed, blocked or quarantined run")
 	RunsAgain = define[ControlRun, perdure.Run]("runs.again", "POST /v1/threads/{thread}/runs/{run}/again", ScopeRun,
