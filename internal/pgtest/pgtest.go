@@ -1,6 +1,5 @@
-// Package pgtest gives tests a PostgreSQL server: one of their own, which it
-// starts, or the one that $PERDURE_TEST_POSTGRES names. It imports the standard
-// library only.
+// Package pgtest provides tests with a PostgreSQL server: one that it starts, or the
+// one that $PERDURE_TEST_POSTGRES names. It imports only the standard library.
 package pgtest
 
 import (
@@ -20,8 +19,8 @@ import (
 	"time"
 )
 
-// Env names a server to use instead of a new one, by the URL of a database in
-// which tests may create schemas. URL sets it for child processes.
+// Env is the environment variable with the URL of a database to use instead of a new
+// server. Tests create schemas there. URL sets it for child processes.
 const Env = "PERDURE_TEST_POSTGRES"
 
 var server struct {
@@ -63,14 +62,14 @@ func skip(tb testing.TB, err error) {
 	}
 }
 
-// Schema returns the URL of the store that belongs to a folder: a schema with a
-// name made from the folder's.
+// Schema returns the URL of the store that belongs to a folder: its schema is named
+// after a hash of the folder.
 func Schema(base, dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return With(base, "schema", "t"+hex.EncodeToString(sum[:8]))
 }
 
-// With returns a URL with another parameter.
+// With returns a URL with a parameter set.
 func With(base, key, value string) string {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -82,7 +81,7 @@ func With(base, key, value string) string {
 	return u.String()
 }
 
-// A Server is a PostgreSQL server of one test, which may do anything to it.
+// A Server is a PostgreSQL server for one test, which may do anything to it.
 type Server struct {
 	URL  string
 	Dir  string // of its data
@@ -105,7 +104,7 @@ func Start(tb testing.TB) *Server {
 // Stop stops the server and removes its files.
 func (s *Server) Stop() {
 	s.alive.Close()
-	_ = s.cmd.Wait() // it is killed
+	_ = s.cmd.Wait()
 }
 
 // Ctl runs pg_ctl on the server, as in Ctl("restart", "-m", "immediate").
@@ -114,7 +113,7 @@ func (s *Server) Ctl(args ...string) error {
 	if err := asUser(cmd, ""); err != nil {
 		return err
 	}
-	if err := cmd.Run(); err != nil { // its output would stay open as long as the server runs
+	if err := cmd.Run(); err != nil { // not CombinedOutput: the server would keep its pipe open
 		log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Dir), "log"))
 		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, log)
 	}
@@ -123,7 +122,7 @@ func (s *Server) Ctl(args ...string) error {
 
 var errMissing = errors.New("its programs are not there; on Debian, apt-get install postgresql, or set " + Env + " to the URL of a database")
 
-// script makes a database and serves it until its input ends, which is when the
+// script creates a database and serves it until its input ends, which happens when the
 // process that started it ends, even by kill -9.
 const script = `
 "$BIN/initdb" -D "$DATA" -U postgres -A trust -E UTF8 --no-locale --no-sync >"$DIR/log" 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
@@ -206,7 +205,7 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// FreePort returns a port of 127.0.0.1 on which nobody listens.
+// FreePort returns a port of 127.0.0.1 that is not in use.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
 	port, err := freePort()
@@ -216,8 +215,8 @@ func FreePort(tb testing.TB) string {
 	return port
 }
 
-// Run runs another program for a test, with the name of a file that has its
-// settings, as the user that PostgreSQL runs as. It ends with the test, or with
+// Run runs another program for a test, as the user that PostgreSQL runs as. Its
+// argument is the name of a file with the settings. It ends with the test, or with
 // this process.
 func Run(tb testing.TB, program, settings string) {
 	tb.Helper()
@@ -247,7 +246,7 @@ func Run(tb testing.TB, program, settings string) {
 	})
 }
 
-// Name returns a name that is not used yet, for a database or a role.
+// Name returns a new name for a database or a role.
 func Name() string {
 	return "t" + strings.ToLower(rand.Text()[:16]) + fmt.Sprint(time.Now().Unix()%1000)
 }

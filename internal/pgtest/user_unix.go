@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// asUser lets a command run in a process group of its own and, since PostgreSQL
-// refuses to run as root, as another user. A folder becomes that user's.
+// asUser makes a command run in a process group of its own and, since PostgreSQL
+// refuses to run as root, as another user if this one is root. That user becomes the
+// owner of dir.
 func asUser(cmd *exec.Cmd, dir string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() != 0 {

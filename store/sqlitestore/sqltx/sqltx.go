@@ -1,6 +1,6 @@
 // Package sqltx runs steps whose effects are rows in the SQLite file of the store:
 // the rows and the outcome of the step are committed together, so that the effect
-// happens exactly once, whatever crashes when.
+// happens exactly once, whatever crashes.
 //
 //	paid, err := sqltx.Step(ctx, "charge", func(ctx context.Context, tx *sqltx.Tx) (int64, error) {
 //		return tx.Exec(ctx, "UPDATE accounts SET cents = cents - ? WHERE id = ?", 500, id)
@@ -14,11 +14,11 @@
 // Effects other than these rows, such as a request to a service, are as in any
 // step: they may happen again.
 //
-// The transaction holds the only write lock of the file. All other writes wait
-// for it, of this process and of others, so it has to be short: after a second,
-// see [Limit], it is rolled back, a statement that runs is interrupted, and the
-// attempt fails with perdure.ErrTimeout. The function calls no verbs, and must not
-// use the runtime to write, which would wait for the transaction in vain.
+// The transaction holds the only write lock of the file. All other writes, of this
+// process and of others, wait for it, so it has to be short: after a second, see
+// [Limit], a running statement is interrupted, the transaction is rolled back, and the
+// attempt fails with perdure.ErrTimeout. The function calls no verbs. It must not
+// write through the runtime either: such a write waits for the transaction to end.
 //
 // Statements cannot reach the tables and views of the store, change the connection
 // (PRAGMA, ATTACH, temporary or virtual tables) or end the transaction. They run
@@ -61,7 +61,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	}, append(in, opts...)...)
 }
 
-// Limit is how long the transaction may be open, DefaultLimit without it. It is
-// never longer than a third of the worker's lease, so that leases are renewed
-// although they are kept in the same file.
+// Limit sets how long the transaction may be open, instead of DefaultLimit. It is
+// capped at a third of the worker's lease: leases are in the same file and have to be
+// renewed.
 func Limit(d time.Duration) perdure.StepOption { return engine.InTransaction(d) }
