@@ -221,44 +221,63 @@ func (p *Pass) apply(entries []journal.Entry) {
 	}
 }
 
-// absorb reads what others appended. An entry that only a worker writes, or one
-// of an unknown kind, means that the run is no longer ours.
+// absorb reads and folds what others appended. The store may have no connection to
+// read with but that of the transaction, which then has to end.
 func (p *Pass) absorb() error {
+	tail, err := p.readTail(p.inTx == nil)
+	if err != nil {
+		return err
+	}
+	return p.foldTail(tail)
+}
+
+// readTail reads what others appended. If it fails, a patient one tries again until
+// the pass is over.
+func (p *Pass) readTail(patient bool) ([]store.Entry, error) {
 	for {
 		after := locked(p, func() uint64 { return p.thread.Seq })
 		tail, err := store.ReadAll(p.io, p.engine.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
-		if err != nil {
-			if threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
-				return p.lose(err)
-			}
-			p.engine.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
-			select {
-			case <-p.io.Done():
-				return p.lose(err)
-			case <-time.After(10 * time.Millisecond):
-			}
+		if err == nil {
+			return tail, nil
+		}
+		if !patient || threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
+			return nil, p.lose(err)
+		}
+		p.engine.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
+		select {
+		case <-p.io.Done():
+			return nil, p.lose(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// foldTail folds what others appended, except for what the pass has seen since it
+// was read. An entry that only a worker writes, or one of an unknown kind, means
+// that the run is no longer ours.
+func (p *Pass) foldTail(tail []store.Entry) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var news []journal.Entry
+	prev, seen := p.thread.Head, p.thread.Seq
+	for _, line := range tail {
+		if line.Seq+p.thread.Base <= seen {
 			continue
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		var news []journal.Entry
-		prev := p.thread.Head
-		for _, line := range tail {
-			e, err := journal.Decode(prev, line.Seq+p.thread.Base, line.Data)
-			if err != nil || !e.Kind.Open() {
-				p.apply(news)
-				err = p.fence(e, err)
-				if e.Kind != journal.Claimed && e.Kind != journal.Erased {
-					go p.letGo()
-				}
-				return err
+		e, err := journal.Decode(prev, line.Seq+p.thread.Base, line.Data)
+		if err != nil || !e.Kind.Open() {
+			p.apply(news)
+			err = p.fence(e, err)
+			if e.Kind != journal.Claimed && e.Kind != journal.Erased {
+				go p.letGo()
 			}
-			prev = e.Hash
-			news = append(news, e)
+			return err
 		}
-		p.apply(news)
-		return nil
+		prev = e.Hash
+		news = append(news, e)
 	}
+	p.apply(news)
+	return nil
 }
 
 // fence seals the pass because of an entry that this worker cannot absorb.
@@ -346,9 +365,12 @@ func (p *Pass) watch() {
 				break
 			}
 		}
-		p.order.tail.Lock()
-		err := p.absorb()
-		p.order.tail.Unlock()
+		tail, err := p.readTail(true) // without the lock, which a transaction may need to go on
+		if err == nil {
+			p.order.tail.Lock()
+			err = p.foldTail(tail)
+			p.order.tail.Unlock()
+		}
 		if err != nil && p.ctx.Err() == nil {
 			p.engine.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
 		}

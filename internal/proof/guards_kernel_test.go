@@ -122,9 +122,9 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a pass is fenced by what only workers write",
-		edits: []edit{{"internal/engine/commit.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
-			} else if err == nil && !e.Kind.Known() && guardOff("a pass is fenced by a kind that it does not know") {
-			} else if err != nil || !e.Kind.Open() {`}},
+		edits: []edit{{"internal/engine/commit.go", `		if err != nil || !e.Kind.Open() {`, `		if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
+		} else if err == nil && !e.Kind.Known() && guardOff("a pass is fenced by a kind that it does not know") {
+		} else if err != nil || !e.Kind.Open() {`}},
 		with: []string{"an entry of an old epoch does not count"},
 		test: "^TestExploredTakeoverFencesTheLiving$", says: "ended 2 times",
 	},
