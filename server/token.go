@@ -203,6 +203,9 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 	if _, err := t.store.Put(ctx, tokenCells+hash, value, ""); err != nil {
 		return nil, fmt.Errorf("server: making a token: %w", err)
 	}
+	if err := t.moved(ctx); err != nil { // a migration may have missed a write that took long
+		return nil, err
+	}
 	return &api.NewToken{Secret: secret, Token: r.token(hash)}, nil
 }
 
@@ -258,7 +261,7 @@ func (t *Tokens) Revoke(ctx context.Context, tenant, id string) error {
 	})
 	t.forget(string(cell.Value))
 	if errors.Is(err, done) || err == nil {
-		return nil
+		return t.moved(ctx)
 	}
 	if errors.Is(err, missing) {
 		return missing

@@ -26,6 +26,9 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 	if len(answers) == 0 {
 		return fmt.Errorf("%w: no answers", fault.ErrInvalid)
 	}
+	if err := r.threads.CheckMoved(ctx); err != nil {
+		return err
+	}
 	name := ""
 	for _, a := range answers {
 		thread, err := r.tenant.AskThread(ctx, a.Ask)
@@ -112,6 +115,9 @@ func sameAnswer(a, b journal.Answer) bool {
 
 // Progress adds a progress report to an open ask.
 func (r *Control) Progress(ctx context.Context, ask string, raw json.RawMessage, n Note) error {
+	if err := r.threads.CheckMoved(ctx); err != nil {
+		return err
+	}
 	// A large value is stored before it is recorded, so make sure that the ask
 	// exists.
 	o, _, err := r.tenant.ReadAsk(ctx, ask)

@@ -199,7 +199,10 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 	if key != "" {
 		b.ID = threads.Base32.EncodeToString(r.threads.Hash("created", r.tenant.Name, id, key)[:15])
 	}
-	var err error
+	err := r.threads.CheckMoved(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for range mostTries {
 		// Only those who read the thread know that it has no runs, so its
 		// first summary is rough.

@@ -71,8 +71,11 @@ type StartRequest struct {
 
 // Start queues a run with an input, and returns the thread and the run's id.
 func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage) (*threads.Opened, string, error) {
-	var err error
-	if q.User, err = r.tenant.NewOwner(q.User); err != nil {
+	err := r.threads.CheckMoved(ctx)
+	if err == nil {
+		q.User, err = r.tenant.NewOwner(q.User)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	runID := threads.NewRunID()

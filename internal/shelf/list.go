@@ -75,5 +75,11 @@ func (s *Shelf) Clear(ctx context.Context, ns []string) error {
 	if err := checkNamespace(ns); err != nil {
 		return err
 	}
-	return store.DeletePrefix(ctx, s.host.Store, s.root+s.prefix(ns))
+	if err := s.checkMoved(ctx); err != nil {
+		return err
+	}
+	if err := store.DeletePrefix(ctx, s.host.Store, s.root+s.prefix(ns)); err != nil {
+		return err
+	}
+	return s.checkMoved(ctx)
 }

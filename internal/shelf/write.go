@@ -93,7 +93,13 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 		}
 		return err
 	})
-	return put, err
+	if err == nil {
+		err = s.checkMoved(ctx) // a migration may have missed a write that took long
+	}
+	if err != nil {
+		return nil, err
+	}
+	return put, nil
 }
 
 func (s *Shelf) write(ctx context.Context, cell store.Cell, old *Item, r *record, ttl time.Duration) (*Item, error) {
@@ -134,7 +140,10 @@ func (s *Shelf) Delete(ctx context.Context, ns []string, key string, version sto
 	if err := s.checkMoved(ctx); err != nil {
 		return err
 	}
-	return s.delete(ctx, s.root+s.Place(ns, key), version)
+	if err := s.delete(ctx, s.root+s.Place(ns, key), version); err != nil {
+		return err
+	}
+	return s.checkMoved(ctx)
 }
 
 func (s *Shelf) delete(ctx context.Context, name string, version store.Version) error {

@@ -77,7 +77,10 @@ func checkWritable(t *journal.Thread) error {
 }
 
 // CheckMoved returns a MovedError if the threads of the store continue in another
-// one. Call it before creating a thread or writing a cell that belongs to none.
+// one. It is called before each request is carried out, and also after creating a
+// thread or writing a cell that belongs to none: if that took so long that the
+// migration may have missed it, it has not happened. What is left of it in the
+// source is never executed, as workers ask too, and refuses all requests.
 func (c *Threads) CheckMoved(ctx context.Context) error {
 	c.mu.Lock()
 	fresh := !c.unmoved.IsZero() && time.Since(c.unmoved) < MovedFresh

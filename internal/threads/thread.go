@@ -427,7 +427,8 @@ func AppendLines(entries []journal.Entry, t *journal.Thread, lines []Line) ([]jo
 	return entries, data, nil
 }
 
-// ChangeID is Change for the thread with an id, which must exist.
+// ChangeID is Change for the thread with an id, which must exist, in a store that
+// has not moved.
 func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	name, err := r.Find(ctx, id)
 	if err != nil {
@@ -438,6 +439,9 @@ func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.T
 
 // ChangeNamed is ChangeID for callers that know the thread's name.
 func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
+	if err := r.All.CheckMoved(ctx); err != nil {
+		return nil, nil, err
+	}
 	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
 		if t.Seq == 0 {
 			return nil, nil, fmt.Errorf("%w: %q", fault.ErrNoThread, id)

@@ -1,0 +1,124 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/memory"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/migrate"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// stalled is a store in which writes to names with a prefix take long.
+type stalled struct {
+	store.Store
+	prefix string
+	long   time.Duration
+}
+
+func (s *stalled) Unwrap() store.Store { return s.Store }
+
+func (s *stalled) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	s.stall(journal)
+	return s.Store.Append(ctx, journal, after, entries...)
+}
+
+func (s *stalled) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	s.stall(key)
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+func (s *stalled) Delete(ctx context.Context, key string, prev store.Version) error {
+	s.stall(key)
+	return s.Store.Delete(ctx, key, prev)
+}
+
+func (s *stalled) stall(name string) {
+	if strings.HasPrefix(name, s.prefix) {
+		time.Sleep(s.long)
+	}
+}
+
+// TestLateWrites has requests under way for longer than a migration takes, whose
+// writes reach the source after it has moved. None of them is said to have
+// happened, nor is it by asking again, and workers in the source do nothing.
+func TestLateWrites(t *testing.T) {
+	type request func(ctx context.Context, rt *perdure.Runtime) error
+	start := func(ctx context.Context, rt *perdure.Runtime) error {
+		_, err := rt.Start(ctx, perdure.StartRequest{Thread: "late", Flow: "ledger", Input: "x", Key: "k"})
+		return err
+	}
+	fork := func(ctx context.Context, rt *perdure.Runtime) error {
+		_, err := rt.Fork(ctx, perdure.ForkRequest{Thread: "book", As: "late", At: 3})
+		return err
+	}
+	create := func(ctx context.Context, rt *perdure.Runtime) error {
+		_, err := rt.Create(ctx, perdure.CreateRequest{Thread: "late", Key: "k"})
+		return err
+	}
+	put := func(ctx context.Context, rt *perdure.Runtime) error {
+		_, err := memory.Of(rt).Put(ctx, []string{"a"}, "new", 1, memory.PutOptions{})
+		return err
+	}
+	remove := func(ctx context.Context, rt *perdure.Runtime) error {
+		return memory.Of(rt).Delete(ctx, []string{"a"}, "old", "")
+	}
+	for name, test := range map[string]struct {
+		do     request
+		stalls string
+	}{
+		"start": {start, "thread/"}, "fork": {fork, "thread/"}, "create": {create, "thread/"},
+		"start named": {start, "id/"}, "put": {put, "shelf/"}, "delete": {remove, "shelf/"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			inner, to := memstore.New(), memstore.New()
+			k := kit.New(t, inner, perdure.Options{}, flows...)
+			k.NoteInLedger("book", "one")
+			_, err := memory.Of(k.Runtime).Put(t.Context(), []string{"a"}, "old", 1, memory.PutOptions{})
+			kit.NoErr(t, err)
+			k.Rest()
+			slow, err := perdure.New(t.Context(), &stalled{inner, test.stalls, time.Minute}, perdure.Options{}, flows...)
+			kit.NoErr(t, err)
+			var late error
+			var done sync.WaitGroup
+			done.Go(func() { late = test.do(t.Context(), slow) })
+			time.Sleep(time.Second)
+			_, err = migrate.Run(t.Context(), inner, to, migrate.Options{To: "there"})
+			kit.NoErr(t, err)
+			want := contents(t, to)
+			done.Wait()
+			k.Rest()
+			kit.WantErr(t, "the late request", late, perdure.ErrMoved)
+			kit.WantErr(t, "the same again", test.do(t.Context(), slow), perdure.ErrMoved)
+			kit.WantErr(t, "the same again, quickly", test.do(t.Context(), k.Runtime), perdure.ErrMoved)
+			kit.WantErr(t, "a start", start(t.Context(), k.Runtime), perdure.ErrMoved)
+			for what, err := range map[string]error{
+				"a signal": k.Signal(t.Context(), "late", "go", 1, perdure.SignalOptions{}), "a cancel": k.Cancel(t.Context(), "late", "", perdure.Note{}),
+			} {
+				if !errors.Is(err, perdure.ErrMoved) && !errors.Is(err, perdure.ErrNoThread) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if info, err := k.Get(t.Context(), "late"); err == nil {
+				for _, run := range info.Runs {
+					if run.Status != perdure.Queued {
+						t.Errorf("the late run is %s", run.Status)
+					}
+				}
+			}
+			k.Stop()
+			wantSame(t, want, contents(t, to))
+			there := kit.New(t, to, perdure.Options{}, flows...)
+			kit.NoErr(t, test.do(t.Context(), there.Runtime))
+			there.Rest()
+			there.Stop()
+		})
+	}
+}
