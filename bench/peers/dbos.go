@@ -2,19 +2,24 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"log/slog"
+	"net/url"
+	"os"
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 	_ "github.com/dbos-inc/dbos-transact-golang/dbos/driver/sqlite"
+
+	"github.com/perdure/perdure/internal/pgtest"
 )
 
 const dbosNotes = "DBOS opens SQLite with synchronous=NORMAL by default, which does not sync in each commit; here it is given a handle with FULL, and otherwise what its own pool has (WAL, 8 connections, immediate transactions, a busy time-out of 5 s). A step is RunAsStep, a run is RunWorkflow to GetResult, and the wait is Recv. A new process recovers runs in Launch."
 
+const dbosPostgresNotes = "DBOS with its defaults on PostgreSQL, that is, a pool of 20 connections and a schema of its own; otherwise as on SQLite."
+
 type dbosPeer struct {
 	ctx     dbos.Context
-	db      *sql.DB
+	durable func(context.Context) (string, error)
 	waiting chan bool
 }
 
@@ -23,11 +28,25 @@ func openDBOS(ctx context.Context, dir string) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dctx, err := dbos.NewContext(ctx, dbos.Config{AppName: "bench", SQLiteSystemDB: db, Logger: slog.New(slog.DiscardHandler)})
+	return newDBOS(ctx, dbos.Config{SQLiteSystemDB: db}, func(ctx context.Context) (string, error) { return pragmas(ctx, db) })
+}
+
+func openDBOSPostgres(ctx context.Context, dir string) (peer, error) {
+	base := os.Getenv(pgtest.Env)
+	u, err := url.Parse(pgtest.Schema(base, dir))
 	if err != nil {
 		return nil, err
 	}
-	p := &dbosPeer{dctx, db, make(chan bool, 1)}
+	return newDBOS(ctx, dbos.Config{DatabaseURL: base, DatabaseSchema: u.Query().Get("schema")}, serverSettings)
+}
+
+func newDBOS(ctx context.Context, config dbos.Config, durable func(context.Context) (string, error)) (peer, error) {
+	config.AppName, config.Logger = "bench", slog.New(slog.DiscardHandler)
+	dctx, err := dbos.NewContext(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	p := &dbosPeer{dctx, durable, make(chan bool, 1)}
 	dbos.RegisterWorkflow(dctx, p.steps, dbos.WithWorkflowName("steps"))
 	return p, dbos.Launch(dctx)
 }
@@ -83,4 +102,4 @@ func (p *dbosPeer) wake(_ context.Context, id string) error {
 	return err
 }
 
-func (p *dbosPeer) setting(ctx context.Context) (string, error) { return pragmas(ctx, p.db) }
+func (p *dbosPeer) setting(ctx context.Context) (string, error) { return p.durable(ctx) }

@@ -8,6 +8,7 @@ require (
 	github.com/cloudwego/eino v0.9.21
 	github.com/cschleiden/go-workflows v1.4.2
 	github.com/dbos-inc/dbos-transact-golang v1.4.0
+	github.com/jackc/pgx/v5 v5.10.0
 	github.com/perdure/perdure v0.0.0-00010101000000-000000000000
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
@@ -51,7 +52,6 @@ require (
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.10.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.2 // indirect
 	github.com/jellydator/ttlcache/v3 v3.0.0 // indirect
 	github.com/jinzhu/inflection v1.0.0 // indirect

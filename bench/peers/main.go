@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/perdure/perdure/internal/pgtest"
 )
 
 // measure is a column of the table.
@@ -42,6 +44,15 @@ var measures = []measure{
 	{"resume ms", "", job{Do: "wake", Steps: 800}, millis, true},
 }
 
+// onPostgres are the measures with -postgres: 64 runs at a time, and nothing of files,
+// which are the server's.
+func onPostgres() []measure {
+	all := slices.Clone(measures)
+	all[steps50] = measure{"64 runs × 40", "steps/s, 64 runs × 40", job{Runs: 64, Steps: 40, Clients: 64}, stepRate, false}
+	all[bytes50].name, all[bytes800].full = "bytes to the server/step, runs of 50", "bytes to the server/step, run of 800"
+	return all
+}
+
 const (
 	steps800 = 1 // numbers of measures
 	steps50  = 2
@@ -55,6 +66,7 @@ var (
 	seconds = flag.Float64("seconds", 2, "start no run later than this in one measurement")
 	parent  = flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
 	only    = flag.String("only", "", "peers to measure beside Perdure, separated by commas (default: all)")
+	server  = flag.Bool("postgres", false, "measure Perdure and DBOS on one PostgreSQL server, with its default settings of durability")
 	as      = flag.String("as", "", "be the process of a peer, for another peers")
 )
 
@@ -67,6 +79,13 @@ func main() {
 	}
 	dir, err := os.MkdirTemp(*parent, "perdure-peers-")
 	fatal(err)
+	if *server {
+		postgres, err := pgtest.Launch()
+		fatal(err)
+		defer postgres.Stop()
+		fatal(os.Setenv(pgtest.Env, postgres.URL))
+		entrants, measures = postgresEntrants, onPostgres()
+	}
 	table := newTable(*only)
 	table.measure(ctx, dir)
 	table.print()
@@ -76,7 +95,8 @@ func main() {
 // serve does a job in this process and prints what it measured. It does not close
 // anything: a run that waits is left by a process that ends.
 func serve(ctx context.Context, name, text string) error {
-	i := slices.IndexFunc(entrants, func(e entrant) bool { return e.name == name })
+	all := slices.Concat(entrants, postgresEntrants)
+	i := slices.IndexFunc(all, func(e entrant) bool { return e.name == name })
 	if i < 0 {
 		return fmt.Errorf("there is no peer %q", name)
 	}
@@ -84,7 +104,7 @@ func serve(ctx context.Context, name, text string) error {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
-	m, err := j.work(ctx, entrants[i].open)
+	m, err := j.work(ctx, all[i].open)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"os"
 	"runtime/debug"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/perdure/perdure/internal/pgtest"
 	_ "modernc.org/sqlite" // the driver of all peers that use database/sql
 )
 
@@ -47,6 +50,12 @@ var entrants = []entrant{
 	{name: "eino", module: "github.com/cloudwego/eino", open: openEino, notes: einoNotes},
 	{name: "langgraph-graph", command: langGraph("graph"), notes: langGraphGraphNotes},
 	{name: "langgraph-tasks", command: langGraph("tasks"), notes: langGraphTasksNotes},
+}
+
+// postgresEntrants are the lines of the table with -postgres.
+var postgresEntrants = []entrant{
+	{name: "perdure-postgres", open: openPerdurePostgres, notes: perdurePostgresNotes},
+	{name: "dbos-postgres", module: "github.com/dbos-inc/dbos-transact-golang", open: openDBOSPostgres, notes: dbosPostgresNotes},
 }
 
 // moduleVersion is the version of a module in this program.
@@ -89,6 +98,17 @@ func openSQLite(file string, connections int) (*sql.DB, error) {
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	return db, nil
+}
+
+// serverSettings is the setting of a peer on PostgreSQL, where both use those of the
+// server.
+func serverSettings(ctx context.Context) (text string, err error) {
+	c, err := pgx.Connect(ctx, os.Getenv(pgtest.Env))
+	if err != nil {
+		return "", err
+	}
+	err = c.QueryRow(ctx, "SELECT format('fsync=%s synchronous_commit=%s full_page_writes=%s', current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'))").Scan(&text)
+	return text, errors.Join(err, c.Close(ctx))
 }
 
 // pragmas is the setting of a peer on SQLite.

@@ -3,17 +3,37 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/store/sqlitestore"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store"
+	_ "github.com/perdure/perdure/store/pgstore"     // by URL
+	_ "github.com/perdure/perdure/store/sqlitestore" // by URL
 )
 
 const perdureNotes = "sqlitestore with its defaults, worker and clients in one process; a step is perdure.Step, a run is Start to WaitEnd, and the wait is Receive. Bytes include zeros by which the store grows a new WAL ahead of its commits, once up to its full length."
 
-type perdurePeer struct{ rt *perdure.Runtime }
+const perdurePostgresNotes = "pgstore with its defaults, worker and clients in one process; otherwise as on SQLite."
+
+// perdurePeer says of itself what makes its writes durable.
+type perdurePeer struct {
+	rt      *perdure.Runtime
+	durable func(context.Context) (string, error)
+}
 
 func openPerdure(ctx context.Context, dir string) (peer, error) {
-	s, err := sqlitestore.Open(ctx, dir+"/perdure.db", sqlitestore.Options{})
+	return newPerdure(ctx, "sqlite:"+dir+"/perdure.db", func(context.Context) (string, error) {
+		return "journal_mode=wal synchronous=2, which sqlitestore reads back when it opens a file", nil
+	})
+}
+
+func openPerdurePostgres(ctx context.Context, dir string) (peer, error) {
+	return newPerdure(ctx, pgtest.Schema(os.Getenv(pgtest.Env), dir), serverSettings)
+}
+
+func newPerdure(ctx context.Context, url string, durable func(context.Context) (string, error)) (peer, error) {
+	s, err := store.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +42,7 @@ func openPerdure(ctx context.Context, dir string) (peer, error) {
 		return nil, err
 	}
 	go func() { fatal(rt.Work(ctx)) }()
-	return perdurePeer{rt}, nil
+	return perdurePeer{rt, durable}, nil
 }
 
 func perdureSteps(ctx context.Context, w work) (int, error) {
@@ -76,6 +96,4 @@ func (p perdurePeer) wake(ctx context.Context, id string) error {
 	return p.ended(ctx, id, "")
 }
 
-func (perdurePeer) setting(context.Context) (string, error) {
-	return "journal_mode=wal synchronous=2, which sqlitestore reads back when it opens a file", nil
-}
+func (p perdurePeer) setting(ctx context.Context) (string, error) { return p.durable(ctx) }

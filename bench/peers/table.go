@@ -100,6 +100,11 @@ func (t *table) expect() {
 			if median(r.values[bytes50]) > 0 {
 				verdict("bytes of a step in runs of 800 ÷ of 50", median(r.values[bytes800])/median(r.values[bytes50]), "most", 1.1)
 			}
+		case r.name == "dbos-postgres":
+			atLeast(steps800, 1.6)
+			atLeast(steps50, 5)
+			atLeast(clients1, 1)
+			atLeast(clients1+2, 2)
 		case r.name == "dbos":
 			atLeast(steps800, 2.5)
 			atLeast(steps50, 7)
