@@ -10,9 +10,14 @@
 // The URL has the form that pgx accepts: it may name several hosts and set
 // parameters such as sslmode, target_session_attrs and pool_max_conns, and the
 // environment may set PGPASSWORD and the other PG* variables. The store has a schema
-// of its own, named perdure unless ?schema= says otherwise. Open creates it, for
-// which the user needs the right to do so, once. A handle has up to 8 connections,
-// however many runs there are.
+// of its own, named perdure unless ?schema= says otherwise: up to 48 letters, digits
+// and underscores, without a digit in front. Open creates the schema if it is missing,
+// for which the user needs the right CREATE on the database, or uses an empty one that
+// the user may create tables in. With ?existing=true it creates nothing. The database
+// has to be in UTF8, or in SQL_ASCII.
+//
+// A handle has up to 8 connections, however many runs there are, one more to listen
+// with, and one more for each step of package pgtx that is running.
 //
 // # Writing
 //
@@ -75,7 +80,10 @@
 //	  - runs has a row for each input that was queued: run, flow, status, times.
 //	  - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
 //
-// Data that is encrypted or not JSON appears as NULL. The views and their columns are
+// Data that is encrypted or not JSON appears as NULL. In JSON with the escape \u0000,
+// for which PostgreSQL has no character, or with half of a surrogate pair, U+FFFD takes
+// the place of \u0000 and of escaped surrogates. In SQL_ASCII it takes the place of every
+// escape for a character that is not ASCII, in JSON that has one. The views and their columns are
 // stable; later versions may add to them. For a fork they show only what came after
 // its beginning: runs and asks that it shares with its parent appear there. Do not
 // write to the tables below the views.

@@ -22,6 +22,13 @@ var (
 	// ErrReplica: the server accepts no writes.
 	ErrReplica = errors.New("pgstore: the server is a read replica")
 
+	// ErrNoStore: the schema holds no store, and Options.Existing is set.
+	ErrNoStore = errors.New("pgstore: there is no store")
+
+	// ErrEncoding: the database is in an encoding that does not have every
+	// character, so that the views of a store could not show it.
+	ErrEncoding = errors.New("pgstore: the database is not in UTF8")
+
 	// ErrStarting: the server is starting, stopping or recovering. It also
 	// matches store.ErrUnavailable.
 	ErrStarting = fmt.Errorf("%w: pgstore: the server is not ready yet", store.ErrUnavailable)
@@ -65,7 +72,7 @@ func (s *Store) failed(doing string, err error) error {
 
 // refused reports whether err is this package's own rather than PostgreSQL's.
 func refused(err error) bool {
-	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrReplica} {
+	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrReplica, ErrNoStore, ErrEncoding} {
 		if errors.Is(err, own) {
 			return true
 		}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,10 @@ type Options struct {
 	// Without it, such a handle polls.
 	Direct string
 
+	// Existing makes Open return ErrNoStore instead of creating a store,
+	// ?existing=true in the URL.
+	Existing bool
+
 	// Timeout bounds each statement: after it the connection is closed, and a
 	// write may or may not have taken effect. 0 means 15 seconds.
 	Timeout time.Duration
@@ -41,6 +47,7 @@ type Options struct {
 type Store struct {
 	*store.Hub
 	schema     string
+	existing   bool
 	timeout    time.Duration
 	durability store.Durability
 	pool       *pgxpool.Pool
@@ -88,7 +95,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Hub: store.NewHub(), schema: o.Schema, timeout: o.Timeout}
+	s := &Store{Hub: store.NewHub(), schema: o.Schema, existing: o.Existing, timeout: o.Timeout}
 	s.life, s.end = context.WithCancel(context.Background())
 	pooled, err := s.prepare(ctx, config)
 	if err != nil {
@@ -101,7 +108,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		listen = nil
 	default:
 		if listen, err = pgx.ParseConfig(o.Direct); err != nil {
-			return nil, fmt.Errorf("%w: pgstore: the direct URL: %w", store.ErrInvalid, err)
+			return nil, unreadable("the direct URL", err)
 		}
 	}
 	s.sqlAppend = s.sql("WITH head AS (UPDATE SCHEMA.journals SET last = $2::bigint + cardinality($3::bytea[]) WHERE name = $1 AND last = $2 RETURNING id) INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n)")
@@ -132,8 +139,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 // parse reads a URL and moves the parameters that pgx does not know to o.
 func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return nil, o, fmt.Errorf("%w: pgstore: the URL of the database cannot be read; write it like postgres://user@host:5432/database", store.ErrInvalid)
+	if err != nil || u.Opaque != "" {
+		return nil, o, unreadable("the URL of the database", nil)
 	}
 	q := u.Query()
 	if q.Has("schema") {
@@ -141,6 +148,16 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	}
 	if q.Has("direct") {
 		o.Direct = q.Get("direct")
+	}
+	if q.Has("existing") {
+		if o.Existing, err = strconv.ParseBool(q.Get("existing")); err != nil {
+			return nil, o, fmt.Errorf("%w: pgstore: existing=%s in the URL; use true or false", store.ErrInvalid, q.Get("existing"))
+		}
+	}
+	if direct, err := url.Parse(o.Direct); err != nil || direct.Opaque != "" {
+		return nil, o, unreadable("the direct URL", nil)
+	} else {
+		o.Direct = direct.String()
 	}
 	if o.Schema == "" {
 		o.Schema = "perdure"
@@ -154,10 +171,11 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 	limited := q.Has("pool_max_conns")
 	q.Del("schema")
 	q.Del("direct")
+	q.Del("existing")
 	u.RawQuery = q.Encode()
 	config, err := pgxpool.ParseConfig(u.String())
 	if err != nil {
-		return nil, o, fmt.Errorf("%w: pgstore: %w", store.ErrInvalid, err) // pgx leaves the password out
+		return nil, o, unreadable("the URL of the database", err)
 	}
 	if !limited {
 		config.MaxConns = maxConns
@@ -169,6 +187,19 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "perdure"
 	}
 	return config, o, nil
+}
+
+// unreadable returns the error of a URL that cannot be used. It has nothing of the
+// URL in it, since passwords may be anywhere there: of pgx's error, which may be nil,
+// it keeps what follows the quoted URL.
+func unreadable(what string, err error) error {
+	why := ""
+	if err != nil {
+		if _, rest, ok := strings.Cut(err.Error(), "`: "); ok {
+			why = ": " + rest
+		}
+	}
+	return fmt.Errorf("%w: pgstore: %s cannot be read; write it like postgres://user@host:5432/database%s", store.ErrInvalid, what, why)
 }
 
 // prepare connects once to read the server's durability, to migrate, and to detect a

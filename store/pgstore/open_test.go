@@ -51,9 +51,9 @@ func TestOpenRefuses(t *testing.T) {
 	foreign, newer := pgtest.Name(), pgtest.Name()
 	admin(t, base, "CREATE SCHEMA "+foreign, "CREATE TABLE "+foreign+".bills ()",
 		"CREATE SCHEMA "+newer, "CREATE TABLE "+newer+".format (number int)", "INSERT INTO "+newer+".format VALUES (1000)")
-	reader := pgtest.Name()
-	admin(t, base, "CREATE ROLE "+reader+" LOGIN")
-	t.Cleanup(func() { admin(t, base, "DROP ROLE "+reader) })
+	reader, latin := pgtest.Name(), pgtest.Name()
+	admin(t, base, "CREATE ROLE "+reader+" LOGIN", "CREATE DATABASE "+latin+" ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+	t.Cleanup(func() { admin(t, base, "DROP ROLE "+reader, "DROP DATABASE "+latin+" WITH (FORCE)") })
 	for _, c := range []struct {
 		name, url string
 		want      error
@@ -65,6 +65,12 @@ func TestOpenRefuses(t *testing.T) {
 		{"no database", strings.Replace(base, "/postgres?", "/nowhere?", 1), pgstore.ErrNoDatabase, "createdb"},
 		{"nobody listens", "postgres://127.0.0.1:1/x?sslmode=disable", store.ErrUnavailable, "connect"},
 		{"no URL", "postgres://%zz", store.ErrInvalid, "postgres://user@host"},
+		{"no password shown", "postgres:ann:s3cret@host/db", store.ErrInvalid, "postgres://user@host"},
+		{"nor in a parameter", pgtest.With(pgtest.With(base, "pool_max_conns", "many"), "password", "s3cret"), store.ErrInvalid, "pool_max_conns"},
+		{"nor of a direct URL", pgtest.With(base, "direct", "ann:s3cret@host/db"), store.ErrInvalid, "direct URL"},
+		{"no store", pgtest.With(pgtest.With(base, "schema", pgtest.Name()), "existing", "true"), pgstore.ErrNoStore, "?schema="},
+		{"existing", pgtest.With(base, "existing", "perhaps"), store.ErrInvalid, "true or false"},
+		{"an encoding", strings.Replace(base, "/postgres?", "/"+latin+"?", 1), pgstore.ErrEncoding, "createdb --encoding=UTF8"},
 		{"a setting", pgtest.With(base, "pool_max_conns", "many"), store.ErrInvalid, "pool_max_conns"},
 		{"who only reads", database(t, "default_transaction_read_only = on"), pgstore.ErrReplica, "default_transaction_read_only"},
 		{"nobody", strings.Replace(base, "postgres@", "nobody_here@", 1), pgstore.ErrPassword, "PGUSER"},
@@ -79,7 +85,30 @@ func TestOpenRefuses(t *testing.T) {
 			if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("Open(%s) = %v, want %v and %q", c.url, err, c.want, c.says)
 			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error has the password: %v", err)
+			}
 		})
+	}
+}
+
+// TestOpenWithoutRights opens a schema that was made for a user who may make none,
+// and looks for a store without creating one.
+func TestOpenWithoutRights(t *testing.T) {
+	base, name := pgtest.URL(t), pgtest.Name()
+	admin(t, base, "CREATE ROLE "+name+" LOGIN", "CREATE SCHEMA "+name+" AUTHORIZATION "+name)
+	t.Cleanup(func() { admin(t, base, "DROP SCHEMA "+name+" CASCADE", "DROP ROLE "+name) })
+	url := pgtest.With(strings.Replace(base, "postgres@", name+"@", 1), "schema", name)
+	look := pgtest.With(url, "existing", "true")
+	if _, err := store.Open(t.Context(), look); !errors.Is(err, pgstore.ErrNoStore) {
+		t.Errorf("Open of an empty schema = %v, want ErrNoStore", err)
+	}
+	for _, url := range []string{url, look} {
+		s, err := store.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
 	}
 }
 

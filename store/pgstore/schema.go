@@ -15,7 +15,7 @@ import (
 // schema's format. Binaries of an earlier format may be running meanwhile, so a
 // migration only adds and does not change what they use. SCHEMA stands for the
 // schema's name.
-var migrations = []string{tables + writeFunction, views}
+var migrations = []string{tables + writeFunction, fieldFunction + views, fieldFunction}
 
 // A row of journals is the head of a journal, which all writers compare and swap. A
 // drop leaves it with last = -1. Updates change only columns without an index, and
@@ -161,14 +161,18 @@ END
 $drop$;
 `
 
-// migrate creates the schema, or upgrades it to this binary's format. If it has that
-// format already, migrate writes nothing and needs no right to.
+// migrate creates the store, or upgrades it to this binary's format. If it has that
+// format already, migrate writes nothing and needs no right to. A schema that somebody
+// made for the store is used: not every user may make one.
 func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
 	bounded, cancel := s.call(ctx)
 	defer cancel()
 	format, err := s.format(bounded, c)
-	if err != nil || format == len(migrations) {
+	switch {
+	case err != nil || format == len(migrations):
 		return err
+	case format == 0 && s.existing:
+		return fmt.Errorf("%w in the schema %s; check the name, which is perdure unless the URL sets ?schema=", ErrNoStore, s.schema)
 	}
 	tx, err := c.Begin(ctx)
 	if err != nil {
@@ -184,7 +188,19 @@ func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
 		return err // another process was faster
 	}
 	if format == 0 {
-		if _, err := tx.Exec(ctx, s.sql("create schema if not exists SCHEMA; CREATE TABLE SCHEMA.format (number int NOT NULL)")); err != nil {
+		var encoding string
+		var there bool
+		err := tx.QueryRow(ctx, "SELECT getdatabaseencoding(), EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", s.schema).Scan(&encoding, &there)
+		if err == nil && encoding != "UTF8" && encoding != "SQL_ASCII" {
+			err = fmt.Errorf("%w but in %s; create another, as with createdb --encoding=UTF8 --locale=C --template=template0", ErrEncoding, encoding)
+		}
+		if err == nil && !there {
+			_, err = tx.Exec(ctx, s.sql("create schema SCHEMA"))
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, s.sql("CREATE TABLE SCHEMA.format (number int NOT NULL)"))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,21 +1,33 @@
 package pgstore
 
+// fieldFunction reads a value from JSON. PostgreSQL reads none of a document that
+// contains an escape it has no character for: U+0000, half of a surrogate pair, or in
+// SQL_ASCII anything but ASCII. U+FFFD then takes the place of all such escapes.
+const fieldFunction = `
+CREATE OR REPLACE FUNCTION SCHEMA.field(data bytea, VARIADIC path text[]) RETURNS text
+LANGUAGE plpgsql STABLE STRICT
+AS $field$
+BEGIN
+	RETURN convert_from(data, 'UTF8')::json #>> path;
+EXCEPTION WHEN OTHERS THEN
+	BEGIN
+		RETURN regexp_replace(convert_from(data, 'UTF8'),
+			CASE getdatabaseencoding() WHEN 'UTF8' THEN '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F]..)'
+				ELSE '(?<!\\)((?:\\\\)*)\\u(?:0000|00[89a-fA-F].|0[1-9a-fA-F]..|[1-9a-fA-F]...)' END,
+			'\1' || convert_from('\xefbfbd', 'UTF8'), 'g')::json #>> path;
+	EXCEPTION WHEN OTHERS THEN
+		RETURN NULL;
+	END;
+END
+$field$;
+`
+
 // views decode the rows of Perdure's threads, which have the format of package
 // journal, for people and their statements; nothing in Perdure reads them. Data that
 // is encrypted or not JSON appears as NULL. The views look at the entries of each
 // journal by itself: they do not know what a fork shares with another thread. The
 // package comment describes them.
 const views = `
-CREATE FUNCTION SCHEMA.field(data bytea, VARIADIC path text[]) RETURNS text
-LANGUAGE plpgsql STABLE STRICT
-AS $field$
-BEGIN
-	RETURN convert_from(data, 'UTF8')::json #>> path;
-EXCEPTION WHEN OTHERS THEN
-	RETURN NULL;
-END
-$field$;
-
 CREATE FUNCTION SCHEMA.moment(micros text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE STRICT
 AS $moment$

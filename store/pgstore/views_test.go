@@ -158,3 +158,58 @@ func TestViewsOfOther(t *testing.T) {
 		}
 	}
 }
+
+// TestViewsOfText shows text that PostgreSQL has no characters for: runs and asks
+// keep their rows, and everything else in these.
+func TestViewsOfText(t *testing.T) {
+	const bad = "\ufffd"
+	for encoding, fields := range map[string]map[string]string{
+		"UTF8": {`a\u0000\u0000b`: "a" + bad + bad + "b", `\\u0000\\\u0000é`: `\u0000\` + bad + "é", `\ud800x\u00e9`: bad + "xé", `\ud83d\ude00`: "😀", `\ude00`: bad},
+		// Here a server cannot tell what is no character.
+		"SQL_ASCII": {`a\u0000\u0000b`: "a" + bad + bad + "b", `\u00e9\u20ac é\u0041`: bad + bad + " éA"},
+	} {
+		t.Run(encoding, func(t *testing.T) {
+			base, name := pgtest.URL(t), pgtest.Name()
+			admin(t, base, "CREATE DATABASE "+name+" ENCODING '"+encoding+"' TEMPLATE template0 LOCALE 'C'")
+			t.Cleanup(func() { admin(t, base, "DROP DATABASE "+name+" WITH (FORCE)") })
+			url := pgtest.With(strings.Replace(base, "/postgres?", "/"+name+"?", 1), "schema", "views")
+			flow := perdure.NewFlow("echo", func(ctx context.Context, in string) (string, error) {
+				return perdure.Ask[string](ctx, "say", perdure.Question{Prompt: in, Data: in})
+			})
+			rt, err := perdure.New(t.Context(), openSchema(t, url), perdure.Options{}, flow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close()
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- rt.Work(ctx) }()
+			defer func() { stop(); <-done }()
+			run, err := rt.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "echo", Input: "n\x00ul", Title: "ti\x00tle"})
+			if err == nil {
+				run, err = rt.Wait(ctx, "t", run.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries := table(t, url, "SELECT count(*) FROM entries")
+			for query, want := range map[string][]string{
+				"SELECT thread, title, flow FROM threads":                                          {"t|ti" + bad + "tle|echo|"},
+				"SELECT thread, run, flow, status FROM runs":                                       {"t|" + run.ID + "|echo|suspended|"},
+				"SELECT thread, ask, path, prompt, data FROM asks":                                 {"t|" + run.Asks[0].ID + "|/say|n" + bad + "ul|n" + bad + "ul|"},
+				"SELECT count(*) FROM history WHERE num_nulls(thread, kind, time, body) = 0":       entries,
+				"SELECT count(*) FROM history WHERE body::json IS NOT NULL AND thread IS NOT NULL": entries,
+			} {
+				if got := table(t, url, query); !slices.Equal(got, want) {
+					t.Errorf("%s\ngives %q\nwant  %q", query, got, want)
+				}
+			}
+			for text, want := range fields {
+				query := `SELECT field('` + fmt.Sprintf(`\x%x`, `{"k":{"v":"`+text+`"}}`) + `', 'k', 'v')`
+				if got := table(t, url, query); len(got) != 1 || got[0] != want+"|" {
+					t.Errorf("%s is shown as %q, want %q", text, got, want)
+				}
+			}
+		})
+	}
+}
