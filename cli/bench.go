@@ -82,7 +82,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	} else {
 		folder = cmp.Or(link.Folder(url), ".")
 	}
-	s, err := a.conn.OpenURL(ctx, url)
+	s, err := a.conn.OpenURL(ctx, url, true)
 	if err != nil {
 		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(url), err)}
 	}
@@ -116,7 +116,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 			Store      string     `json:"store"`
 			Durability string     `json:"durability"`
 			Subjects   []*subject `json:"subjects"`
-		}{url, store.DurabilityOf(s).String(), subjects})
+		}{link.StoreName(url), store.DurabilityOf(s).String(), subjects})
 	}
 	rows := [][]string{{"", "per second", "ratio"}}
 	for _, x := range subjects {

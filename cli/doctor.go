@@ -218,7 +218,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	}
 	defer l.Close()
 	s := threads.Behind(l.Runtime).All.Store
-	d.note("store", fine, "", "%s opens in %v", url, round(time.Since(begin)))
+	d.note("store", fine, "", "%s opens in %v", link.StoreName(url), round(time.Since(begin)))
 	switch class := store.DurabilityOf(s); class {
 	case store.Power:
 		d.note("durability", fine, "", "an acknowledged write survives a power failure")

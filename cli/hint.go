@@ -19,6 +19,7 @@ import (
 // command, flags as they are typed, and arguments. Arguments are quoted: people
 // paste the line into a shell, and others may have chosen the ids in it. Long ones
 // that are not plain words are cut, so that they do not fill lines of their own.
+// Passwords are left out, since lines like this one end up in logs.
 func (a *app) command(verb, flags string, args ...string) string {
 	words := []string{a.program(), verb}
 	var given []string
@@ -35,7 +36,7 @@ func (a *app) command(verb, flags string, args ...string) string {
 	}
 	switch {
 	case a.conn.Store != "" && a.conn.Store != a.term.Env("PERDURE_STORE"):
-		words = append(words, "--store", safe.Quote(a.conn.Store))
+		words = append(words, "--store", safe.Quote(link.WithoutPassword(a.conn.Store)))
 	case a.conn.Server != "" && a.conn.Server != a.term.Env("PERDURE_SERVER"):
 		words = append(words, "--server", safe.Quote(a.conn.Server))
 	}

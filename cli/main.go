@@ -137,6 +137,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.conn.Store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.conn.Token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.conn.By, "by", "", "who you are, where no token says so")
+	flags.Lookup("store").DefValue = link.WithoutPassword(a.conn.Store) // help prints it
 	flags.BoolVar(&a.conn.Trust, "trust", false, "use the store in ./.perdure even if you did not create it here")
 	flags.BoolVar(&a.conn.Shared, "shared-folder", false, "allow a new store in a folder that every user of this machine can write to")
 	flags.BoolVar(&a.term.JSON, "json", false, "print JSON")

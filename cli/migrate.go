@@ -28,6 +28,9 @@ continues. The old store can still be read, but not written. Workers and servers
 it may run meanwhile: they lose their runs, which continue from their last recorded
 step once workers are started on the new store. If it is interrupted, run it again.
 
+Tables of your programs, such as those that steps of sqltx and pgtx write to, are not
+moved.
+
 If a store is sealed, set PERDURE_FROM_KEYS or PERDURE_TO_KEYS to its key ring.`,
 		Example: "  perdure migrate --from sqlite:perdure.db --to file:data\n  perdure migrate --from file:data --to sqlite:new.db --json",
 		Args:    cobra.NoArgs,
@@ -47,12 +50,12 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 	if err := a.conn.Exists(fromURL); err != nil {
 		return err
 	}
-	from, err := a.openSealed(ctx, fromURL, "PERDURE_FROM_KEYS")
+	from, err := a.openSealed(ctx, fromURL, false, "PERDURE_FROM_KEYS")
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := a.openSealed(ctx, toURL, "PERDURE_TO_KEYS")
+	to, err := a.openSealed(ctx, toURL, true, "PERDURE_TO_KEYS")
 	if err != nil {
 		return err
 	}
@@ -80,11 +83,11 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 }
 
 // openSealed opens a store, with the key ring in an environment variable if it is set.
-func (a *app) openSealed(ctx context.Context, url, keys string) (store.Store, error) {
+func (a *app) openSealed(ctx context.Context, url string, create bool, keys string) (store.Store, error) {
 	unavailable := func(err error) error {
 		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(url), err)}
 	}
-	s, err := a.conn.OpenURL(ctx, url)
+	s, err := a.conn.OpenURL(ctx, url, create)
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -164,9 +164,11 @@ func (c *Connector) Open(ctx context.Context, url string) (*Link, error) {
 	}}, nil
 }
 
-// makers are the commands, besides dev, serve and worker, that make a missing store.
-// For the others its name is a mistake.
-const makers = " run chat import create put "
+// makes reports whether the command makes a missing store. For other commands its
+// name is a mistake.
+func (c *Connector) makes() bool {
+	return strings.Contains(" dev serve worker run chat import create put ", " "+c.Verb+" ")
+}
 
 // Exists returns an error if a store is missing and the command does not make one.
 func (c *Connector) Exists(url string) error {
@@ -174,7 +176,7 @@ func (c *Connector) Exists(url string) error {
 	if !ok {
 		path = Folder(url)
 	}
-	if _, err := os.Stat(path); path == "" || !errors.Is(err, fs.ErrNotExist) || strings.Contains(makers, " "+c.Verb+" ") {
+	if _, err := os.Stat(path); path == "" || !errors.Is(err, fs.ErrNotExist) || c.makes() {
 		return nil
 	}
 	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", StoreName(url)), Next: "check its name; perdure dev, serve, worker, run and import create new ones"}
@@ -229,7 +231,7 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 		_, err := os.Stat(DevFile)
 		made = errors.Is(err, fs.ErrNotExist)
 	}
-	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return c.OpenURL(ctx, url) })
+	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return c.OpenURL(ctx, url, c.makes()) })
 	if err != nil {
 		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
 	}
@@ -244,8 +246,15 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 	return rt, func() { s.Close() }, nil
 }
 
-// OpenURL opens a store; the flags say whether its folder may be shared.
-func (c *Connector) OpenURL(ctx context.Context, url string) (store.Store, error) {
+// OpenURL opens a store, and creates one in PostgreSQL only if it is to be made; for
+// others see [Connector.Exists]. The flags say whether its folder may be shared.
+func (c *Connector) OpenURL(ctx context.Context, url string, create bool) (store.Store, error) {
+	if u, err := neturl.Parse(url); err == nil && strings.HasPrefix(u.Scheme, "postgres") && !create {
+		q := u.Query()
+		q.Set("existing", "true")
+		u.RawQuery = q.Encode()
+		url = u.String()
+	}
 	if c.Shared && (strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")) {
 		url = strings.TrimSuffix(url, store.SharedFolder) + store.SharedFolder
 	}
@@ -394,18 +403,4 @@ func (c *silentConn) Write(p []byte) (int, error) {
 func (c *silentConn) Close() error {
 	c.once.Do(func() { close(c.ready) })
 	return c.Conn.Close()
-}
-
-// StoreName returns the URL of a store without what may be secret, as a password.
-func StoreName(text string) string {
-	if !strings.ContainsAny(text, "@?#") {
-		return text
-	}
-	u, err := neturl.Parse(text)
-	if err != nil {
-		scheme, _, _ := strings.Cut(text, ":")
-		return scheme + ":…"
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }

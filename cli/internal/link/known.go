@@ -106,7 +106,7 @@ func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bo
 type DevRecord struct {
 	Address string `json:"address"` // it listens on
 	Program string `json:"program"`
-	Store   string `json:"store"` // URL
+	Store   string `json:"store"` // its name
 	File    string `json:"file,omitempty"`
 	Secret  string `json:"secret"` // for those who cannot be told by their user id
 	PID     int    `json:"pid"`
@@ -136,7 +136,7 @@ func (d DevRecord) own() bool {
 // RecordDev tells this user's other commands about a dev server, until forget is
 // called.
 func (c *Connector) RecordDev(at net.Addr, url string) (d DevRecord, forget func(), err error) {
-	d = DevRecord{Address: at.String(), Program: c.Program, Store: url, Secret: rand.Text(), PID: os.Getpid()}
+	d = DevRecord{Address: at.String(), Program: c.Program, Store: StoreName(url), Secret: rand.Text(), PID: os.Getpid()}
 	if file, ok := SQLiteFile(url); ok {
 		if d.File, err = filepath.Abs(file); err != nil {
 			return d, nil, err
