@@ -32,8 +32,12 @@ long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) $(RACE) -timeout 30m -run 'Kill|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
+.PHONY: cluster
+cluster: ## eight processes on one PostgreSQL server, killed and cut off at random, with 2000 threads
+	$(SUM) -timeout 30m ./internal/cluster
+
 .PHONY: ci
-ci: test cross long ## what CI runs
+ci: test cross long cluster ## what CI runs
 
 .PHONY: lint
 lint: ## format, vet, staticcheck

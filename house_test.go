@@ -88,7 +88,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/tree`, `PERDURE/(store|internal/(blob|journal))`},
 		{`\./internal/explore`, `PERDURE/store(/memstore)?`},
 		{`\./internal/kit`, `PERDURE|PERDURE/(store(/memstore|/faulty)?|internal/.*)`},
-		{`\./internal/proof`, ``},
+		{`\./internal/(cluster|proof)`, ``},
 		{`\./perduretest`, `PERDURE|PERDURE/(store(/memstore|/faulty)?|internal/.*)`},
 		{`\./internal/powercut`, `PERDURE/store(/storetest)?|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./llm`, `PERDURE/internal/scrub`},
