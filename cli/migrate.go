@@ -26,13 +26,14 @@ func migrateCommand(a *app) *cobra.Command {
 hash chains, and ends each journal of the old store with an entry that says where it
 continues. The old store can still be read, but not written. Workers and servers of
 it may run meanwhile: they lose their runs, which continue from their last recorded
-step once workers are started on the new store. If it is interrupted, run it again.
+step once workers are started on the new store. If it is interrupted, run it again;
+of two that run at once, the later one goes on.
 
 Tables of your programs, such as those that steps of sqltx and pgtx write to, are not
 moved.
 
 If a store is sealed, set PERDURE_FROM_KEYS or PERDURE_TO_KEYS to its key ring.`,
-		Example: "  perdure migrate --from sqlite:perdure.db --to file:data\n  perdure migrate --from file:data --to sqlite:new.db --json",
+		Example: "  perdure migrate --from sqlite:perdure.db --to postgres://app@db.example/app\n  perdure migrate --from file:data --to sqlite:new.db --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if from == "" || to == "" {

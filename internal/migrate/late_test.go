@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -121,4 +122,53 @@ func TestLateWrites(t *testing.T) {
 			there.Stop()
 		})
 	}
+}
+
+// slowLook is a store whose journals are listed late.
+type slowLook struct {
+	store.Store
+	long time.Duration
+}
+
+func (s *slowLook) Unwrap() store.Store { return s.Store }
+
+func (s *slowLook) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
+	time.Sleep(s.long)
+	return s.Store.Journals(ctx, after)
+}
+
+// TestTwoMigrations has two migrations onto the same store at once. The later one
+// takes over, the other says so and leaves everything as it is.
+func TestTwoMigrations(t *testing.T) {
+	full := filled(t)
+	want := contents(t, full)
+	kit.Bubble(t, "all", func(t *testing.T) {
+		for pause := range 16 {
+			from, to := clone(t, full), memstore.New()
+			slow := store.Store(&stalled{to, "", 20 * time.Millisecond})
+			if pause%2 == 1 {
+				slow = &slowLook{to, time.Duration(pause) * 500 * time.Millisecond}
+			}
+			opts := migrate.Options{To: "there"}
+			errs := make([]error, 2)
+			var done sync.WaitGroup
+			done.Go(func() { _, errs[0] = migrate.Run(t.Context(), from, slow, opts) })
+			time.Sleep(time.Duration(pause) * 300 * time.Millisecond)
+			_, errs[1] = migrate.Run(t.Context(), from, to, opts)
+			done.Wait()
+			for _, err := range errs {
+				if err != nil && !strings.Contains(err.Error(), "taken over") {
+					t.Errorf("after %d pauses: %v", pause, err)
+				}
+			}
+			if errs[0] != nil && errs[1] != nil {
+				t.Errorf("after %d pauses none is complete: %v", pause, errs)
+			}
+			wantSame(t, want, contents(t, to))
+			wantSame(t, want, contents(t, from))
+			if again, err := migrate.Run(t.Context(), from, to, opts); err != nil || !again.Already {
+				t.Errorf("after %d pauses, again: %+v, %v", pause, again, err)
+			}
+		}
+	})
 }

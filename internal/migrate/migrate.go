@@ -241,13 +241,15 @@ func (m *migration) take(ctx context.Context) error {
 // so either it is refused there, or its salt is seen here.
 func (m *migration) checkEmpty(ctx context.Context) error {
 	used := func(what string) error {
-		for c, err := range m.to.List(ctx, threads.CopyCell, "") {
-			if err == nil && c.Key == threads.CopyCell {
-				err = m.to.Delete(ctx, c.Key, c.Version)
-			}
-			if err != nil {
-				return err
-			}
+		cell, err := m.to.Get(ctx, threads.CopyCell)
+		if err == nil {
+			err = m.held(ctx) // or else what is there may be another run's copy
+		}
+		if err == nil {
+			err = m.to.Delete(ctx, cell.Key, cell.Version)
+		}
+		if err != nil {
+			return err
 		}
 		return fmt.Errorf("%w: the target is in use: it holds %s; use an empty store", fault.ErrInvalid, what)
 	}
