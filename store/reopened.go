@@ -61,12 +61,12 @@ func (r *reopener) List(ctx context.Context, prefix, after string) iter.Seq2[Cel
 
 // Begin implements Transactor where the engine does. The transaction is of the
 // handle that is current now, which stays open until it is over.
-func (r *reopener) Begin(ctx context.Context) (Tx, error) {
+func (r *reopener) Begin(ctx context.Context, native any) (Tx, error) {
 	h, err := r.take(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	tx, err := Begin(ctx, h.Store)
+	tx, err := Join(ctx, h.Store, native)
 	if err != nil {
 		r.leave(h)
 		return nil, r.met(h, false, err)

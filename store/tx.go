@@ -17,7 +17,11 @@ type Transactor interface {
 	// Begin starts a transaction. When ctx ends before Commit has begun to make
 	// it durable, it is rolled back, even while a statement runs. Writes through
 	// the same handle may wait until it is over, so it is to be short.
-	Begin(ctx context.Context) (Tx, error)
+	//
+	// If native is not nil, Begin joins the transaction that it is, which the
+	// program has begun on the same database and will end itself: see [Join]. A
+	// driver that cannot do so returns errors.ErrUnsupported.
+	Begin(ctx context.Context, native any) (Tx, error)
 }
 
 // Tx is a transaction of a Transactor. It is over when Commit has returned nil or
@@ -51,8 +55,22 @@ type Tx interface {
 // Begin starts a transaction if s is a Transactor; otherwise it returns
 // errors.ErrUnsupported.
 func Begin(ctx context.Context, s Store) (Tx, error) {
+	return Join(ctx, s, nil)
+}
+
+// Join returns a Tx that writes in a transaction of the program, of the type that
+// Native of the driver's own has. It never commits: Commit appends, and what was
+// written is there if and only if the program commits. Rollback, and any error but
+// ErrConflict, undoes what was written through the Tx, and leaves the rest of the
+// transaction as it is, unless the connection is lost and all of it with that. A
+// transaction of another database is ErrInvalid. If s is no Transactor or its
+// driver cannot join, Join returns errors.ErrUnsupported.
+//
+// Until the program ends its transaction, others that write the same cells wait for
+// it. Soon after it has committed, watchers are woken as by any other write.
+func Join(ctx context.Context, s Store, native any) (Tx, error) {
 	if t, ok := s.(Transactor); ok {
-		return t.Begin(ctx)
+		return t.Begin(ctx, native)
 	}
 	return nil, errors.ErrUnsupported
 }

@@ -36,13 +36,11 @@ func Native[T any](ctx context.Context) (T, bool) {
 
 // transaction is that of a step whose effects are rows in the store's database.
 // As long as it is open, nothing else of the pass is committed: on SQLite that
-// would wait for the transaction, and the transaction for the order. It is a store
-// for the blobs of the outcome.
+// would wait for the transaction, and the transaction for the order.
 type transaction struct {
-	store.Store
-	tx  store.Tx
-	put map[string]store.Cell // that it wrote
-	end func()                // rolls it back unless it is committed
+	tx    store.Tx
+	cells *threads.TxCells // for the blobs of the outcome
+	end   func()           // rolls it back unless it is committed
 }
 
 // perform calls the function of a step, in its transaction if it has one. After an
@@ -96,7 +94,7 @@ func (s *step) transact(ctx context.Context, inner *frame) (context.Context, err
 			cancel(fmt.Errorf("%w: the transaction of step %s was open for %v and was rolled back", fault.ErrTimeout, tree.Names(s.path), limit))
 		}).Stop
 	}
-	t := &transaction{Store: all, tx: tx, put: map[string]store.Cell{}}
+	t := &transaction{tx: tx, cells: threads.NewTxCells(all, tx)}
 	t.end = sync.OnceFunc(func() {
 		stop()
 		_ = tx.Rollback()
@@ -120,25 +118,8 @@ func (f *frame) rollback() {
 	}
 }
 
-// Get implements store.Store.
-func (t *transaction) Get(ctx context.Context, key string) (store.Cell, error) {
-	if cell, ok := t.put[key]; ok {
-		return cell, nil
-	}
-	return t.Store.Get(ctx, key)
-}
-
-// Put implements store.Store.
-func (t *transaction) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	version, err := t.tx.Put(ctx, key, value, prev)
-	if err == nil {
-		t.put[key] = store.Cell{Key: key, Value: value, Version: version}
-	}
-	return version, err
-}
-
 // append commits the transaction with entries of the run. A conflict leaves it open.
 func (t *transaction) append(p *Pass, data [][]byte) error {
-	_, err := store.CommitTx(p.io, t.Store, t.tx, store.Batch{Journal: threads.JournalKey(p.name), After: p.thread.Seq - p.thread.Base, Entries: data})
+	_, err := store.CommitTx(p.io, p.engine.threads.Store, t.tx, store.Batch{Journal: threads.JournalKey(p.name), After: p.thread.Seq - p.thread.Base, Entries: data})
 	return fault.IfDropped(p.name, err)
 }

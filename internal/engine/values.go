@@ -66,7 +66,7 @@ func (p *Pass) fit(b *journal.Body) error {
 // holds order.
 func (p *Pass) cells() store.Store {
 	if p.inTx != nil {
-		return p.inTx
+		return p.inTx.cells
 	}
 	return p.engine.threads.Store
 }

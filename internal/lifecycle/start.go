@@ -86,6 +86,9 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 			q.Thread = r.tenant.IDForKey("thread of key", q.Key)
 		}
 	}
+	if native := ctx.Value(withinKey{}); native != nil {
+		return r.startWithin(ctx, native, known, runID, q, in)
+	}
 	for range mostTries {
 		if q.IfSeq != 0 { // do not create a thread that does not exist
 			if _, err := r.tenant.Find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
@@ -125,15 +128,9 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 
 // startNamed queues a run on the named thread.
 func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage, cells []store.Write) (*threads.Opened, string, error) {
-	value, err := r.threads.Value(ctx, name, in)
+	b, err := r.newRun(ctx, r.threads.Store, name, runID, q, in)
 	if err != nil {
 		return nil, "", err
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", q.Flow, in))
-	b := journal.Body{ID: runID, Flow: q.Flow, Policy: cmp.Or(string(q.Policy), journal.PolicyEnqueue), Budget: q.Budget,
-		Trace: q.Trace, By: q.By, Value: value}
-	if q.Key != "" {
-		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
 	var room Room
 	if r.workers != nil {
@@ -176,6 +173,24 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		_ = r.TellParent(ctx, o) // of the end of stuck runs, as a worker does
 	}
 	return o, runID, nil
+}
+
+// newRun returns the body of the entry that queues a run. S is as in
+// threads.ValueIn.
+func (r *Control) newRun(ctx context.Context, s store.Store, name, runID string, q StartRequest, in json.RawMessage) (journal.Body, error) {
+	value, err := r.threads.ValueIn(ctx, s, name, in)
+	b := journal.Body{ID: runID, Flow: q.Flow, Policy: cmp.Or(string(q.Policy), journal.PolicyEnqueue), Budget: q.Budget,
+		Trace: q.Trace, By: q.By, Value: value, Key: runKey(q, in)}
+	return b, err
+}
+
+// runKey tells apart the requests with one idempotency key. It is "" without one.
+func runKey(q StartRequest, in json.RawMessage) string {
+	if q.Key == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", q.Flow, in))
+	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
 // runOf returns the id of the run that a key stands for, which may exist

@@ -120,7 +120,7 @@ func (s *Server) Ctl(args ...string) error {
 	return nil
 }
 
-var errMissing = errors.New("its programs are not there; on Debian, apt-get install postgresql, or set " + Env + " to the URL of a database")
+var errMissing = errors.New("a program is not installed")
 
 // script creates a database and serves it until its input ends, which happens when the
 // process that started it ends, even by kill -9.
@@ -190,7 +190,7 @@ func Programs() (string, error) {
 		found = append(found, path)
 	}
 	if len(found) == 0 {
-		return "", errMissing
+		return "", fmt.Errorf("%w: PostgreSQL: on Debian, apt-get install postgresql, or set %s to the URL of a database", errMissing, Env)
 	}
 	return filepath.Dir(found[len(found)-1]), nil
 }
@@ -205,45 +205,73 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// FreePort returns a port of 127.0.0.1 that is not in use.
-func FreePort(tb testing.TB) string {
+// Bouncer starts PgBouncer in transaction mode before the server of URL, and
+// returns the URL through it. It ends with the test, or with this process.
+func Bouncer(tb testing.TB) string {
 	tb.Helper()
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return port
+	url, stop, err := bouncer(URL(tb))
+	skip(tb, err)
+	tb.Cleanup(stop)
+	return url
 }
 
-// Run runs another program for a test, as the user that PostgreSQL runs as. Its
-// argument is the name of a file with the settings. It ends with the test, or with
-// this process.
-func Run(tb testing.TB, program, settings string) {
-	tb.Helper()
+func bouncer(base string) (through string, stop func(), err error) {
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			return "", nil, fmt.Errorf("%w: pgbouncer: on Debian, apt-get install pgbouncer", errMissing)
+		}
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return "", nil, err
+	}
+	own, err := freePort()
+	if err != nil {
+		return "", nil, err
+	}
+	settings := "[databases]\npostgres = host=" + u.Hostname() + " port=" + u.Port() + " user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = " + own +
+		"\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 5\nmax_client_conn = 500\nunix_socket_dir =\n"
+	if stop, err = run(program, settings); err != nil {
+		return "", nil, err
+	}
+	u.Host = "127.0.0.1:" + own
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", u.Host)
+		if err == nil {
+			return u.String(), stop, c.Close()
+		}
+		if time.Since(begin) > time.Minute {
+			stop()
+			return "", nil, fmt.Errorf("pgbouncer does not listen: %w", err)
+		}
+	}
+}
+
+// run runs another program, with the name of a file that has its settings, as the
+// user that PostgreSQL runs as. It ends with stop, or with this process.
+func run(program, settings string) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", "perdure-pg-")
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	file := filepath.Join(dir, "settings")
 	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	cmd := exec.Command("sh", "-c", `"$0" "$1" >log 2>&1 & pid=$!; read over; kill -KILL $pid; rm -rf "$2"`, program, file, dir)
 	cmd.Dir = dir
 	if err := asUser(cmd, dir); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	alive, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
+	return func() {
 		alive.Close()
 		_ = cmd.Wait() // it is killed
-	})
+	}, err
 }
 
 // Name returns a new name for a database or a role.

@@ -68,10 +68,15 @@ func IsSmall(raw []byte) bool { return len(raw) <= blob.Inline }
 
 // Value returns a value for an entry. It writes a large one as a blob.
 func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
+	return c.ValueIn(ctx, c.Store, name, raw)
+}
+
+// ValueIn is Value with a blob in s: the store, or a TxCells.
+func (c *Threads) ValueIn(ctx context.Context, s store.Store, name string, raw json.RawMessage) (journal.Value, error) {
 	if IsSmall(raw) {
 		return journal.Value{JSON: raw}, nil
 	}
-	return c.StoreBlob(ctx, c.Store, name, raw)
+	return c.StoreBlob(ctx, s, name, raw)
 }
 
 // StoreBlob writes a value as a blob, whatever its size, to s, which is the store

@@ -259,11 +259,11 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 // Begin implements store.Transactor if the store inside does. It is no call of the
 // plan; a Put of the transaction is one, and Commit is an append. If either fails
 // before it has happened, the transaction is rolled back.
-func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if err := s.dead(); err != nil {
 		return nil, err
 	}
-	t, err := store.Begin(ctx, s.inner)
+	t, err := store.Join(ctx, s.inner, native)
 	if err != nil {
 		return nil, err
 	}

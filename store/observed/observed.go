@@ -140,8 +140,8 @@ func (s *Store) batch(ctx context.Context, b store.Batch, write func(context.Con
 
 // Begin implements store.Transactor if the store inside does. A commit is observed
 // as one append that also carries the cells, and Put as Put.
-func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
-	t, err := store.Begin(ctx, s.inner)
+func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
+	t, err := store.Join(ctx, s.inner, native)
 	if err != nil {
 		return nil, err
 	}

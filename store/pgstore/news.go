@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,11 +25,13 @@ type news struct {
 	listen *pgx.ConnConfig // nil if there is no connection that can listen
 
 	kick chan struct{} // holds one: there is something to tell
+	join chan struct{} // holds one: there is another transaction in open
 
 	mu    sync.Mutex
 	names map[string]struct{} // to tell
 	casts [][]byte            // to tell, see castRecord
 	size  int                 // of casts
+	open  map[string][]string // what transactions of the program have written, by their ids
 
 	began time.Time
 	quiet atomic.Int64 // for how long after that nothing needs to be told: nobody listened lately
@@ -57,8 +61,9 @@ const (
 )
 
 func newNews(s *Store, listen *pgx.ConnConfig) *news {
-	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, kick: make(chan struct{}, 1), names: map[string]struct{}{}}
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), names: map[string]struct{}{}, open: map[string][]string{}}
 	n.ended.Go(n.tell)
+	n.ended.Go(n.follow)
 	return n
 }
 
@@ -85,7 +90,60 @@ func (n *news) wrote(names ...string) {
 		}
 	}
 	n.mu.Unlock()
-	n.ring()
+	ring(n.kick)
+}
+
+// await tells of journals and cells once a transaction of the program is committed.
+func (n *news) await(xid string, names []string) {
+	n.mu.Lock()
+	n.open[xid] = append(n.open[xid], names...)
+	n.mu.Unlock()
+	ring(n.join)
+}
+
+// follow asks what became of the program's transactions, soon after they were
+// joined and then less often. A notification in them would be simpler, but their
+// commits would wait for each other.
+func (n *news) follow() {
+	const least, most = 2 * time.Millisecond, 100 * time.Millisecond
+	var xids []string
+	for pause := least; ; pause = min(2*pause, most) {
+		var wait <-chan time.Time
+		if len(xids) > 0 {
+			wait = time.After(pause)
+		}
+		select {
+		case <-n.s.life.Done():
+			return
+		case <-n.join:
+			pause = least
+			time.Sleep(pause)
+		case <-wait:
+		}
+		n.mu.Lock()
+		xids = slices.Collect(maps.Keys(n.open))
+		n.mu.Unlock()
+		if len(xids) == 0 {
+			continue
+		}
+		_ = n.s.query(n.s.life, "SELECT xid, coalesce(pg_xact_status(xid::xid8), '') FROM unnest($1::text[]) xid", func(scan func(...any) error) error {
+			var xid, status string
+			if err := scan(&xid, &status); err != nil || status == "in progress" {
+				return err
+			}
+			n.mu.Lock()
+			names := n.open[xid]
+			delete(n.open, xid)
+			n.mu.Unlock()
+			if status == "committed" {
+				for _, name := range names {
+					n.s.Wake(name)
+				}
+				n.wrote(names...)
+			}
+			return nil
+		}, xids) // after an error they are asked for again
+	}
 }
 
 // unheard reports whether nobody listened at the last look, which was not long ago.
@@ -104,12 +162,12 @@ func (n *news) cast(topic string, message []byte) {
 		n.size += len(data)
 	}
 	n.mu.Unlock()
-	n.ring()
+	ring(n.kick)
 }
 
-func (n *news) ring() {
+func ring(bell chan struct{}) {
 	select {
-	case n.kick <- struct{}{}:
+	case bell <- struct{}{}:
 	default:
 	}
 }

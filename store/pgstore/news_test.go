@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -99,46 +96,11 @@ func TestCastsBetweenHandles(t *testing.T) {
 	}
 }
 
-// bouncer starts PgBouncer in transaction mode in front of the tests' server.
-func bouncer(t *testing.T) string {
-	t.Helper()
-	base := pgtest.URL(t)
-	path, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal("CI needs pgbouncer; apt-get install pgbouncer")
-			}
-			t.Skip("this test needs pgbouncer; on Debian, apt-get install pgbouncer")
-		}
-	}
-	_, rest, _ := strings.Cut(base, "@")
-	server, _, _ := strings.Cut(rest, "/")
-	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		t.Skipf("the test server's address is %q", server)
-	}
-	own := pgtest.FreePort(t)
-	pgtest.Run(t, path, "[databases]\npostgres = host="+host+" port="+port+" user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+own+
-		"\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 5\nmax_client_conn = 500\nunix_socket_dir =\n")
-	url := strings.Replace(base, server, "127.0.0.1:"+own, 1)
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", "127.0.0.1:"+own)
-		if err == nil {
-			c.Close()
-			return url
-		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("pgbouncer does not listen: %v", err)
-		}
-	}
-}
-
 // TestBouncer runs the contract through a pooler that may run each transaction on
 // another connection.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
-	url := bouncer(t)
+	url := pgtest.Bouncer(t)
 	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 		return pgstore.Open(ctx, pgtest.Schema(url, dir), pgstore.Options{})
 	})
@@ -147,7 +109,7 @@ func TestBouncer(t *testing.T) {
 // TestBouncerDirect listens on a connection that bypasses the pooler.
 func TestBouncerDirect(t *testing.T) {
 	pgstore.StopPolling(t)
-	url := pgtest.With(pgtest.Schema(bouncer(t), t.TempDir()), "direct", pgtest.URL(t))
+	url := pgtest.With(pgtest.Schema(pgtest.Bouncer(t), t.TempDir()), "direct", pgtest.URL(t))
 	reader, writer := openSchema(t, url), openSchema(t, url)
 	next := 0
 	follow(t, reader, "j", 5, func(n int) {

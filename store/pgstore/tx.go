@@ -22,6 +22,8 @@ type tx struct {
 	ctx  context.Context
 	conn *pgx.Conn
 	pgx  pgx.Tx
+	q    querier
+	xid  string      // of the program's transaction, if this is a part of it: see join
 	stop func() bool // of what waits for the end of ctx
 
 	mu    sync.Mutex // held by whoever uses the connection for the store
@@ -37,10 +39,13 @@ var _ store.Transactor = (*Store)(nil)
 const maxIdle = 8
 
 // Begin implements store.Transactor. The transaction is READ COMMITTED, on a
-// connection of its own.
-func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+// connection of its own, or that of the program if there is one.
+func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
+	}
+	if native != nil {
+		return s.join(ctx, native)
 	}
 	bounded, cancel := s.call(ctx)
 	defer cancel()
@@ -61,7 +66,7 @@ func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
 			}
 			return nil, s.beginFailed(ctx, err)
 		}
-		t := &tx{s: s, ctx: ctx, conn: c, pgx: native}
+		t := &tx{s: s, ctx: ctx, conn: c, pgx: native, q: native}
 		over, cancelOver := context.WithCancelCause(ctx)
 		stopLife := context.AfterFunc(s.life, func() { cancelOver(store.ErrClosed) })
 		stopOver := context.AfterFunc(over, func() { t.expire(context.Cause(over)) })
@@ -147,6 +152,10 @@ func (t *tx) Rollback() error {
 
 // end rolls back what is not committed. mu is held.
 func (t *tx) end(why error) {
+	if t.xid != "" {
+		t.undo(why)
+		return
+	}
 	stopped := t.stop()
 	if cause := t.wasCut(); cause != nil {
 		why = cause
@@ -213,7 +222,10 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 		t.end(invalid)
 		return invalid
 	}
-	bounded, cancel := t.s.call(ctx)
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if t.xid == "" { // otherwise the end would cost the program its connection
+		bounded, cancel = t.s.call(ctx)
+	}
 	defer cancel()
 	switch err := t.apply(bounded, r); {
 	case errors.Is(err, store.ErrConflict):
@@ -221,6 +233,9 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 	case errors.Is(err, store.ErrDropped):
 		t.end(err)
 		return err
+	case err != nil && t.xid != "":
+		t.end(err)
+		return t.s.joinFailed(err)
 	case err != nil:
 		t.end(err)
 		return t.ended
@@ -231,6 +246,9 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 	if r.Journal == "" {
 		return nil
 	}
+	if t.xid != "" {
+		return t.leave(bounded)
+	}
 	return t.commit(bounded)
 }
 
@@ -238,21 +256,24 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 // it was.
 func (t *tx) apply(ctx context.Context, r *request) error {
 	for {
-		// What the program may have set for its own statements is not for this.
-		if err := t.exec(ctx, "SAVEPOINT perdure; SET LOCAL synchronous_commit TO DEFAULT"); err != nil {
+		savepoint := "SAVEPOINT perdure"
+		if t.xid == "" { // what the step may have set for its own statements is not for this
+			savepoint += "; SET LOCAL synchronous_commit TO DEFAULT"
+		}
+		if err := t.exec(ctx, savepoint); err != nil {
 			return err
 		}
-		made, err := t.s.send(ctx, t.pgx, []*request{r})
+		made, err := t.s.send(ctx, t.q, []*request{r})
 		if err == nil && made[0] {
 			return nil
 		}
-		if err != nil && code(err) != "PD001" && code(err) != "40P01" {
+		if err != nil && code(err) != "PD001" && (code(err) != "40P01" || t.xid != "") {
 			return err
 		}
 		if err := t.exec(ctx, "ROLLBACK TO perdure"); err != nil {
 			return err
 		}
-		why, err := t.s.examine(ctx, t.pgx, []*request{r})
+		why, err := t.s.examine(ctx, t.q, []*request{r})
 		if err != nil {
 			return err
 		}

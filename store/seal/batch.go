@@ -94,8 +94,8 @@ func (s *Store) batchBox(ctx context.Context, b *store.Batch, makeBox func(conte
 
 // Begin implements store.Transactor if the store inside does. The program's own
 // rows are not sealed.
-func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
-	t, err := store.Begin(ctx, s.inner)
+func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
+	t, err := store.Join(ctx, s.inner, native)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,12 @@ type tx struct {
 }
 
 // Begin implements store.Transactor. The transaction holds the only write lock of
-// the database: whoever else writes, also through this handle, waits for it.
-func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+// the database: whoever else writes, also through this handle, waits for it. A
+// transaction of another connection cannot be joined.
+func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
+	if native != nil {
+		return nil, errors.ErrUnsupported
+	}
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestTransactions(t *testing.T) {
 
 // txFlaw is what is wrong with the transactions of a broken store.
 type txFlaw struct {
-	firstPut, leavesCells, leavesPuts, staysOpen, ignoresContext, twice, afterClose bool
+	firstPut, leavesCells, leavesPuts, staysOpen, ignoresContext, twice, afterClose, ownCommit bool
 }
 
 var txBreaks = map[string]func(*broken){
@@ -39,6 +39,7 @@ var txBreaks = map[string]func(*broken){
 	"transaction/context":     func(b *broken) { b.tx = &txFlaw{ignoresContext: true} },
 	"transaction/others":      func(b *broken) { b.tx = &txFlaw{twice: true} },
 	"transaction/close":       func(b *broken) { b.tx = &txFlaw{afterClose: true} },
+	"transaction/joined":      func(b *broken) { b.tx = &txFlaw{ownCommit: true} },
 	"transaction/wakes": func(b *broken) { // forgets those who watch what Put wrote
 		b.tx = new(txFlaw)
 		b.watch = func(ctx context.Context, prefix string) iter.Seq[struct{}] {
@@ -59,11 +60,15 @@ var txBreaks = map[string]func(*broken){
 // transacting is a broken store with transactions.
 type transacting struct{ *broken }
 
-func (s transacting) Begin(ctx context.Context) (store.Tx, error) {
+func (s transacting) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &memTx{txFlaw: s.tx, ctx: ctx, s: s.broken, puts: map[string]store.Write{}, versions: map[string]store.Version{}}, nil
+	program, ok := native.(*memTx)
+	if native != nil && !ok {
+		return nil, store.ErrInvalid
+	}
+	return &memTx{txFlaw: s.tx, ctx: ctx, s: s.broken, program: program, puts: map[string]store.Write{}, versions: map[string]store.Version{}}, nil
 }
 
 // memTx keeps what it is given until it is committed.
@@ -75,14 +80,17 @@ type memTx struct {
 	puts     map[string]store.Write
 	versions map[string]store.Version
 	over     bool
+
+	program *memTx        // that it has joined
+	joined  []store.Batch // by others
 }
 
-func (t *memTx) Native() any { return nil }
+func (t *memTx) Native() any { return t }
 
 func (t *memTx) Rollback() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.leavesPuts && !t.over {
+	if t.leavesPuts && !t.over && t.program == nil && t.joined == nil {
 		for _, w := range t.puts {
 			_, _ = t.s.Store.Put(t.ctx, w.Key, w.Value, w.Prev)
 		}
@@ -135,6 +143,14 @@ func (t *memTx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
 		}
 	}
 	s := t.s.Store
+	if t.program != nil && !t.ownCommit {
+		last, err := t.join(ctx, all)
+		t.over = !errors.Is(err, store.ErrConflict)
+		return last, err
+	}
+	for _, other := range t.joined {
+		_, _ = s.AppendBatch(ctx, other)
+	}
 	if t.afterClose {
 		s = memstore.Open(t.s.dir)
 	}
@@ -149,4 +165,16 @@ func (t *memTx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
 	}
 	t.over = !errors.Is(err, store.ErrConflict) && (err == nil || !t.staysOpen)
 	return last, err
+}
+
+// join leaves a batch to the commit of the program's transaction.
+func (t *memTx) join(ctx context.Context, b store.Batch) (uint64, error) {
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	if all, err := store.ReadAll(ctx, t.s.Store, b.Journal, 0); err != nil || uint64(len(all)) != b.After {
+		return 0, errors.Join(err, store.NotAtEnd(b.Journal, b.After, uint64(len(all))))
+	}
+	t.program.joined = append(t.program.joined, b)
+	return b.After + uint64(len(b.Entries)), nil
 }

@@ -35,6 +35,21 @@ func (k *kit) begin(s store.Store) store.Tx {
 	return tx
 }
 
+// join joins a transaction that stands for one that the program began itself. Not
+// every store can.
+func (k *kit) join(s store.Store, program store.Tx) store.Tx {
+	k.Helper()
+	tx, err := store.Join(k.ctx, s, program.Native())
+	if err == errors.ErrUnsupported {
+		_ = program.Rollback()
+		k.Skip("the store cannot join a transaction")
+	}
+	if err != nil {
+		k.Fatalf("Join = %v", err)
+	}
+	return tx
+}
+
 func (k *kit) txPut(tx store.Tx, key, value string, prev store.Version) store.Version {
 	k.Helper()
 	version, err := tx.Put(k.ctx, key, []byte(value), prev)
@@ -226,6 +241,63 @@ var txCases = []testCase{
 				cancel()
 			}
 		}
+	}},
+	{"transaction/joined", "what is written in a transaction of the program is there if and only if the program commits, and only that is undone by Rollback", func(k *kit) {
+		s, other := k.openTx(), k.open()
+		k.append(s, "theirs", 0, "first")
+		for _, commits := range []bool{false, true} {
+			program := k.begin(s)
+			k.txPut(program, "before", "value", "")
+			k.txCommit(k.join(s, program), batchOf("one", 0, "entry"))
+			undone := k.join(s, program)
+			k.txPut(undone, "undone", "value", "")
+			_, err := undone.Commit(k.ctx, batchOf("theirs", 0, "wrong", puts("undone too", "wrong", "")))
+			k.want(err, store.ErrConflict, "Commit in a transaction of the program after 0 to a journal that ends at 1")
+			if err := undone.Rollback(); err != nil {
+				k.Errorf("Rollback of a part of a transaction = %v", err)
+			}
+			k.overNow(undone, "two", 0)
+			k.join(s, program) // and nothing
+			refused := k.join(s, program)
+			_, err = refused.Commit(k.ctx, store.Batch{Journal: "three"})
+			k.want(err, store.ErrInvalid, "Commit without entries in a transaction of the program")
+			joined := k.join(s, program)
+			k.txPut(joined, "put", "value", "")
+			k.txCommit(joined, batchOf("two", 0, "entry", puts("batch", "value", "")))
+			k.overNow(joined, "two", 1)
+			for _, h := range []store.Store{s, other} {
+				k.holds(h, "one")
+				k.holds(h, "two")
+				k.cells(h, nil)
+			}
+			if !commits {
+				if err := program.Rollback(); err != nil {
+					k.Errorf("Rollback of the program's transaction = %v", err)
+				}
+				continue
+			}
+			ctx, cancel := context.WithTimeout(k.ctx, patience)
+			first := true
+			for range store.Watch(ctx, other, "two") {
+				if !first {
+					break
+				}
+				first = false
+				k.txCommit(program, batchOf("theirs", 1, "second"))
+			}
+			if ctx.Err() != nil {
+				k.Errorf("no wake-up came within %v after the program's commit", patience)
+			}
+			cancel()
+		}
+		for _, h := range []store.Store{s, other} {
+			k.holds(h, "one", "entry")
+			k.holds(h, "two", "entry")
+			k.holds(h, "theirs", "first", "second")
+			k.cells(h, map[string]string{"before": "value", "put": "value", "batch": "value"})
+		}
+		_, err := store.Join(k.ctx, s, "nonsense")
+		k.want(err, store.ErrInvalid, "Join of what is no transaction")
 	}},
 	{"transaction/close", "Close does not wait for a transaction that nobody ends", func(k *kit) {
 		s := k.openTx()

@@ -267,4 +267,13 @@ func wrapTx(k *kit, inside *upgraded, wrapped store.Store) {
 	}
 	_, err = tx.Commit(k.ctx, batchOf("journal", 1, "another"))
 	k.want(err, store.ErrRolledBack, "Commit through %T after Rollback", wrapped)
+	if tx, err = store.Join(k.ctx, wrapped, "native"); err != nil || tx.Native() != any("native") {
+		k.Fatalf("Join through %T = %v, %v; want a transaction with what was given to it", wrapped, tx, err)
+	}
+	if last, err := tx.Commit(k.ctx, batchOf("joined", 0, "entry")); err != nil || last != 1 {
+		k.Fatalf("Commit through %T of a transaction of the program = %d, %v; want 1 and success", wrapped, last, err)
+	}
+	if single, in := k.read(inside, "single")[0] == "entry", k.read(inside, "joined")[0] == "entry"; single != in {
+		k.Errorf("through %T an append reaches the store inside as it is: %t, and one in a transaction of the program: %t", wrapped, single, in)
+	}
 }

@@ -120,21 +120,22 @@ func (u *upgraded) AppendBatch(ctx context.Context, b store.Batch) (last uint64,
 	return last, err
 }
 
-func (u *upgraded) Begin(context.Context) (store.Tx, error) {
+func (u *upgraded) Begin(_ context.Context, native any) (store.Tx, error) {
 	if u.unbatched {
 		return nil, errors.ErrUnsupported
 	}
-	return &upgradedTx{u: u}, nil
+	return &upgradedTx{u: u, native: native}, nil
 }
 
 // upgradedTx writes nothing before it is committed.
 type upgradedTx struct {
-	u    *upgraded
-	puts []store.Write
-	over bool
+	u      *upgraded
+	native any // that was joined
+	puts   []store.Write
+	over   bool
 }
 
-func (t *upgradedTx) Native() any { return t }
+func (t *upgradedTx) Native() any { return t.native }
 
 func (t *upgradedTx) Rollback() error {
 	t.over = true

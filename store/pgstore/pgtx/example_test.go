@@ -22,3 +22,16 @@ func Example() {
 		})
 	})
 }
+
+// An order and the run that ships it are there, or neither.
+func ExampleStart() {
+	_ = func(ctx context.Context, runtime *perdure.Runtime, db *pgx.Conn, order string) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES ($1)", order); err != nil {
+				return err
+			}
+			_, err := pgtx.Start(ctx, runtime, tx, perdure.StartRequest{Flow: "ship", Thread: "order-" + order, Input: order})
+			return err
+		})
+	}
+}

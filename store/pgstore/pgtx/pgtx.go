@@ -24,6 +24,37 @@
 // runs, so give the step a perdure.Timeout if its statements may wait for long.
 //
 // On other stores a step of this package fails with perdure.ErrOption.
+//
+// # Starting runs
+//
+// [Start] begins a run together with rows that the program writes anyway, outside
+// of any run, in a transaction of its own pool:
+//
+//	tx, err := pool.Begin(ctx)
+//	…
+//	_, err = tx.Exec(ctx, "INSERT INTO orders (id, cents) VALUES ($1, $2)", id, cents)
+//	…
+//	run, err := pgtx.Start(ctx, runtime, tx, perdure.StartRequest{Flow: "ship", Thread: "order-" + id, Input: id})
+//	…
+//	err = tx.Commit(ctx)
+//
+// If the transaction is rolled back, or the process dies before COMMIT, nothing of
+// the run has ever been there, and its thread's id is free. The transaction may be
+// on any connection to the same database, with any isolation level and search_path,
+// by a user with the rights of the store's. It is as durable as its own
+// synchronous_commit says.
+//
+// The pool may be another one, so a worker learns of the commit by a look at the
+// transaction, some milliseconds later, as long as the process lives that called
+// Start; otherwise it polls for new runs every second. The run is not claimed in
+// the commit, as one of Runtime.Start is.
+//
+// Keep the transaction short after Start. Until it ends, whoever starts the same
+// thread waits for it, as for a row with the same key; if that is a call of the
+// runtime, other writes of its process may wait too. In SERIALIZABLE and REPEATABLE
+// READ, and in a deadlock, that can end with store.ErrBusy: roll back and run the
+// transaction again. Do not migrate the store to another one while such a
+// transaction is open.
 package pgtx
 
 import (
@@ -34,6 +65,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/lifecycle"
 )
 
 // Step is perdure.Step for a function whose effects are rows: what it does with tx
@@ -48,4 +80,20 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		}
 		return fn(ctx, tx)
 	}, append(in, opts...)...)
+}
+
+// Start is Runtime.Start in a transaction of the program: the run, and the new
+// thread that it is on, are there if and only if tx commits. A thread that already
+// exists is perdure.ErrExists, and a transaction of another database is
+// perdure.ErrInvalid; if the runtime's store is not in PostgreSQL, that is
+// perdure.ErrOption. After an error tx is as it was before the call, unless its
+// connection is lost.
+//
+// With a Key, the run that the key has started before is returned, whatever becomes
+// of tx.
+func Start(ctx context.Context, rt *perdure.Runtime, tx pgx.Tx, q perdure.StartRequest) (*perdure.Run, error) {
+	if tx == nil {
+		return nil, fmt.Errorf("%w: pgtx.Start without a transaction", perdure.ErrInvalid)
+	}
+	return rt.Start(lifecycle.Within(ctx, tx), q)
 }

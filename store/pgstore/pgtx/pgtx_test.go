@@ -263,8 +263,8 @@ type deadly struct {
 
 func (d deadly) Unwrap() store.Store { return d.Store }
 
-func (d deadly) Begin(ctx context.Context) (store.Tx, error) {
-	tx, err := store.Begin(ctx, d.Store)
+func (d deadly) Begin(ctx context.Context, native any) (store.Tx, error) {
+	tx, err := store.Join(ctx, d.Store, native)
 	return deadlyTx{tx}, err
 }
 
@@ -305,6 +305,11 @@ func TestMain(m *testing.M) {
 			}
 		}
 		fmt.Println(err)
+		os.Exit(1)
+	}
+	if text := os.Getenv("PGTX_STARTER"); text != "" {
+		url, table, _ := strings.Cut(text, " ")
+		fmt.Println(startAndDie(url, table))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

@@ -247,8 +247,8 @@ type deadly struct {
 
 func (d deadly) Unwrap() store.Store { return d.Store }
 
-func (d deadly) Begin(ctx context.Context) (store.Tx, error) {
-	tx, err := store.Begin(ctx, d.Store)
+func (d deadly) Begin(ctx context.Context, native any) (store.Tx, error) {
+	tx, err := store.Join(ctx, d.Store, native)
 	return deadlyTx{tx, d}, err
 }
 
