@@ -23,6 +23,7 @@ type tx struct {
 	conn *pgx.Conn
 	pgx  pgx.Tx
 	q    querier
+	seen bool        // it is known to be the one that was begun
 	xid  string      // of the program's transaction, if this is a part of it: see join
 	stop func() bool // of what waits for the end of ctx
 
@@ -37,6 +38,12 @@ var _ store.Transactor = (*Store)(nil)
 
 // maxIdle is how many connections are kept for the next transactions.
 const maxIdle = 8
+
+// begin clears what an earlier transaction may have left in the session, which may
+// have been on another connection to a pooler, and begins the next one. The program
+// has to leave the savepoint alone by leaving the transaction to the store.
+const begin = "BEGIN; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES; COMMIT;" +
+	"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SAVEPOINT perdure_step"
 
 // Begin implements store.Transactor. The transaction is READ COMMITTED, on a
 // connection of its own, or that of the program if there is one.
@@ -58,7 +65,7 @@ func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 				return nil, s.beginFailed(ctx, err)
 			}
 		}
-		native, err := c.BeginTx(bounded, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+		native, err := c.BeginTx(bounded, pgx.TxOptions{BeginQuery: begin})
 		if err != nil {
 			cutOff(c)
 			if !fresh && ctx.Err() == nil {
@@ -258,11 +265,20 @@ func (t *tx) apply(ctx context.Context, r *request) error {
 	for {
 		savepoint := "SAVEPOINT perdure"
 		if t.xid == "" { // what the step may have set for its own statements is not for this
-			savepoint += "; SET LOCAL synchronous_commit TO DEFAULT"
+			savepoint = "RESET synchronous_commit; " + savepoint
 		}
-		if err := t.exec(ctx, savepoint); err != nil {
-			return err
+		if t.xid == "" && !t.seen {
+			savepoint = "RELEASE perdure_step; " + savepoint
 		}
+		switch err := t.exec(ctx, savepoint); code(err) {
+		case "3B001", "25P01": // there is no such savepoint, or no transaction
+			return errors.New("pgstore: the program has ended the transaction of the step itself, and what it committed stays; leave that to the store")
+		default:
+			if err != nil {
+				return err
+			}
+		}
+		t.seen = true
 		made, err := t.s.send(ctx, t.q, []*request{r})
 		if err == nil && made[0] {
 			return nil

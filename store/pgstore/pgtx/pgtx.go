@@ -19,8 +19,10 @@
 // than these rows, such as a request to a service, are as in any step: they may
 // happen again.
 //
-// The function must not end the transaction, and must not use it after it has
-// returned. It calls no verbs, and nothing else of the run is recorded while it
+// The function does not end the transaction: a step whose function does fails, as
+// Commit, Rollback and the statements for them do not belong there. What it sets in
+// its session ends with it. It must not use the transaction after it has returned.
+// It calls no verbs, and nothing else of the run is recorded while it
 // runs, so give the step a perdure.Timeout if its statements may wait for long.
 //
 // On other stores a step of this package fails with perdure.ErrOption.
@@ -59,6 +61,7 @@ package pgtx
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -78,8 +81,33 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 			var zero T
 			return zero, fmt.Errorf("%w: step %q of package pgtx runs on a store that is not PostgreSQL; use the package that belongs to it", perdure.ErrOption, name)
 		}
-		return fn(ctx, tx)
+		mine := &stepTx{Tx: tx}
+		out, err := fn(ctx, mine)
+		if err == nil && (mine.ended || tx.Conn().PgConn().TxStatus() == 'I') {
+			err = errEnds
+		}
+		return out, err
 	}, append(in, opts...)...)
+}
+
+// stepTx is a transaction that the function of a step cannot end.
+type stepTx struct {
+	pgx.Tx
+	ended bool // it tried
+}
+
+var errEnds = perdure.Permanent(errors.New("pgtx: the function of a step must not end its transaction: return nil to commit and an error to roll back, and leave out Commit, Rollback and statements that do the same"))
+
+// Commit implements pgx.Tx.
+func (t *stepTx) Commit(context.Context) error {
+	t.ended = true
+	return errEnds
+}
+
+// Rollback implements pgx.Tx.
+func (t *stepTx) Rollback(context.Context) error {
+	t.ended = true
+	return errEnds
 }
 
 // Start is Runtime.Start in a transaction of the program: the run, and the new
