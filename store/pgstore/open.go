@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -234,17 +235,22 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 	return pooled, nil
 }
 
+const minVersion = 140000
+
 // inspect reads what the writes of a connection survive: with a server that does not
 // sync, only the death of this process. It returns an error if the server accepts no
 // writes.
 func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, error) {
+	var version int
 	var fsync, pages, commit string
 	var replica, readOnly bool
-	err := c.QueryRow(ctx, "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(), current_setting('transaction_read_only')::bool").
-		Scan(&fsync, &pages, &commit, &replica, &readOnly)
+	err := c.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(), current_setting('transaction_read_only')::bool").
+		Scan(&version, &fsync, &pages, &commit, &replica, &readOnly)
 	switch {
 	case err != nil:
 		return store.None, err
+	case version < minVersion:
+		return store.None, fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", errors.ErrUnsupported, version/10000, minVersion/10000)
 	case replica:
 		return store.None, fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
 	case readOnly:

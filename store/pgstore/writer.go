@@ -249,8 +249,9 @@ func (w *writer) write(group []*request) {
 			}
 		}
 		if len(group) > 0 && time.Since(began) > w.s.timeout {
+			busy := fmt.Errorf("%w: pgstore: other writes kept interfering; nothing was written, so try again", store.ErrBusy)
 			for _, r := range group {
-				w.settle(r, fmt.Errorf("%w: pgstore: other writes kept interfering; nothing was written, so try again: %w", store.ErrBusy, err))
+				w.settle(r, busy)
 			}
 			return
 		}
