@@ -53,6 +53,10 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 		echo "vet for $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet $$pkgs || exit 1; \
 	done
 
+.PHONY: services
+services: ## start PostgreSQL and PgBouncer on free ports, print their URLs, and stop them with Ctrl-C
+	@$(GO) run ./internal/pgtest/services
+
 .PHONY: bench
 bench: ## the table of speeds, as ratios within one run
 	$(GO) run ./cmd/bench

@@ -102,6 +102,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
+		{`\./internal/pgtest/services`, `PERDURE/internal/pgtest`},
 		{`\./internal/(bell|clock|linediff|npm|pgtest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -215,6 +215,24 @@ func Bouncer(tb testing.TB) string {
 	return url
 }
 
+// Services starts PostgreSQL, and PgBouncer before it, and returns their URLs. They
+// end with stop, or with this process.
+func Services() (direct, pooled string, stop func(), err error) {
+	s, err := Launch()
+	if err != nil {
+		return "", "", nil, err
+	}
+	pooled, stopBouncer, err := bouncer(s.URL)
+	if err != nil {
+		s.Stop()
+		return "", "", nil, err
+	}
+	return s.URL, pooled, func() {
+		stopBouncer()
+		s.Stop()
+	}, nil
+}
+
 func bouncer(base string) (through string, stop func(), err error) {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
