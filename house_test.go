@@ -70,7 +70,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
 		{`\./store/sqlitestore/sqltx`, `PERDURE|PERDURE/(store(/(memstore|sqlitestore))?|internal/.*)|` + sqlite},
 		{`\./store/pgstore`, `PERDURE/store|` + postgres},
-		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/memstore)?|internal/.*)|` + postgres},
+		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/(memstore|pgstore))?|internal/.*)|` + postgres},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./internal/(blob|due|sweeps)`, `PERDURE/store`},

@@ -9,7 +9,9 @@
 //
 // The function runs first, in a READ COMMITTED transaction on a connection of its
 // own, with the search_path that the store's URL, user and database have; the
-// tables of the store are in a schema that is not on it. Then the outcome is
+// tables of the store are in a schema that is not on it, unless the URL sets a schema
+// such as public. There a table of the program can have no name that the store uses:
+// format, journals, entries, cells, threads, history, runs, asks. Then the outcome is
 // appended in the same transaction, and both are committed. If the function returns
 // an error or panics, is cut off, or the worker loses the run, the transaction is
 // rolled back, and whatever the step then records (a failed attempt, for example)
