@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,6 +62,25 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 	defer ts.Close()
 	p := &place{t: t, flags: []string{"--server", ts.URL}, setUp: func(a *app) { a.conn.Patience = [2]time.Duration{1, time.Minute} }}
 	p.run("", "threads").want(exit.OK)
+}
+
+// TestAServerThatIsNotTrusted has a certificate of an authority that nobody knows.
+func TestAServerThatIsNotTrusted(t *testing.T) {
+	asked := 0
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config.ErrorLog = log.New(io.Discard, "", 0)
+	ts.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			asked++ // one connection at a time
+		}
+	}
+	ts.StartTLS()
+	p := &place{t: t, flags: []string{"--server", ts.URL}}
+	p.run("", "threads").want(exit.Unavailable, "the certificate of 127.0.0.1", "not trusted here: tls:", "authority", "SSL_CERT_FILE")
+	ts.Close()
+	if asked != 1 {
+		t.Errorf("the server was asked %d times", asked)
+	}
 }
 
 // TestLookingMakesNoStore where there is none.

@@ -243,8 +243,12 @@ func (d *doctor) openStore(ctx context.Context) {
 // adviceOn says what to do about a store that does not open.
 func adviceOn(err error) string {
 	switch {
-	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrUnavailable):
+	case errors.Is(err, store.ErrLocked):
 		return "another process holds it: stop that process, or wait until it is done"
+	case errors.Is(err, store.ErrUnavailable):
+		return "it is not ready, or cannot be reached: the message says why"
+	case errors.Is(err, store.ErrKey):
+		return "it is sealed: only a program that has its keys opens it"
 	case errors.Is(err, store.ErrNewer):
 		return "use the version that wrote it, or a newer one"
 	case errors.Is(err, store.ErrForeign):

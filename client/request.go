@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			if refused {
 				again = q.op.Takes == "" && c.reached.Load()
 			}
+			if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+				again = false
+			}
 			err = c.lost(err, refused)
 		default:
 			c.reached.Store(true)
@@ -114,6 +118,9 @@ func unsent(err error) bool {
 func (c *Client) lost(err error, refused bool) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
+	}
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+		return fmt.Errorf("the certificate of %s is not trusted here: %w; trust its authority, as with SSL_CERT_FILE, and use a name that it is for", c.base.Host, err)
 	}
 	if refused {
 		return fmt.Errorf("nothing answers at %s: is the server running? perdure dev starts one: %w", c.base.Host, err)

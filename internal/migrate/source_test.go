@@ -20,7 +20,9 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/migrate"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/seal"
 )
 
 // TestWorkersInTheSource migrates while workers execute runs and others are
@@ -112,6 +114,32 @@ func TestRefusedTargets(t *testing.T) {
 	kit.NoErr(t, err)
 	_, err = migrate.Run(t.Context(), used, target, opts)
 	kit.WantErr(t, "a copy of another store", err, perdure.ErrInvalid)
+}
+
+// TestRuntimesRefuse a target that is not complete, and one that is sealed without
+// its keys, for what they are.
+func TestRuntimesRefuse(t *testing.T) {
+	full, opts := filled(t), migrate.Options{To: "there", Grace: 1}
+	begun, sealed, used := memstore.New(), memstore.New(), memstore.New()
+	if _, err := migrate.Run(t.Context(), full, faulty.New(begun, faulty.AtWrite(3, faulty.CrashAfter)), opts); err == nil {
+		t.Fatal("the migration was not cut off")
+	}
+	ring, err := seal.NewRing("k", map[string][]byte{"k": make([]byte, 32)})
+	kit.NoErr(t, err)
+	for _, inner := range []store.Store{sealed, used} {
+		s, err := seal.New(t.Context(), inner, ring)
+		kit.NoErr(t, err)
+		if inner == used {
+			_, err = perdure.New(t.Context(), s, perdure.Options{})
+		} else {
+			_, err = migrate.Run(t.Context(), full, s, opts)
+		}
+		kit.NoErr(t, err)
+		_, err = perdure.New(t.Context(), inner, perdure.Options{})
+		kit.WantErr(t, "without keys", err, store.ErrKey)
+	}
+	_, err = perdure.New(t.Context(), begun, perdure.Options{})
+	kit.WantErr(t, "not complete", err, store.ErrUnavailable)
 }
 
 // TestEveryFamilyIsDecided looks for texts in the source code that look like prefixes

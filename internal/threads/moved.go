@@ -59,7 +59,21 @@ func ReadCopy(ctx context.Context, s store.Store, key string) (*Copy, error) {
 func checkComplete(ctx context.Context, s store.Store) error {
 	m, err := ReadCopy(ctx, s, CopyCell)
 	if err == nil && m != nil && m.Stage != CopyDone {
-		err = fmt.Errorf("%w: a migration into this store is not complete; run perdure migrate again", fault.ErrInvalid)
+		err = fmt.Errorf("%w: a migration into this store is not complete; run perdure migrate again", store.ErrUnavailable)
+	}
+	return err
+}
+
+// explainDamage returns the error of opening a store, which looks damaged if it is
+// sealed and its keys are missing.
+func explainDamage(ctx context.Context, s store.Store, err error) error {
+	if errors.Is(err, fault.ErrCorrupt) {
+		for _, unread := range s.List(ctx, "~seal/", "") {
+			if unread != nil {
+				break
+			}
+			return fmt.Errorf("%w: the store is sealed; its keys are needed to open it, see package seal", store.ErrKey)
+		}
 	}
 	return err
 }

@@ -49,17 +49,18 @@ type Threads struct {
 // SaltCell is the key of the cell with the secret that keys the hashes in names.
 const SaltCell = "perdure/salt"
 
-// New opens the threads of a store. It returns an error if a migration into the
-// store is not complete.
+// New opens the threads of a store. It returns store.ErrUnavailable if a migration
+// into the store is not complete, and store.ErrKey if it is sealed.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
-	if err := checkComplete(ctx, s); err != nil {
-		return nil, err
+	err := checkComplete(ctx, s)
+	if err != nil {
+		return nil, explainDamage(ctx, s, err)
 	}
 	c, err := NewCopy(ctx, s, log, lease)
 	if err == nil { // a migration that began meanwhile either saw the salt or is seen here
 		err = checkComplete(ctx, s)
 	}
-	return c, err
+	return c, explainDamage(ctx, s, err)
 }
 
 // NewCopy is New for the migration itself, which fills an incomplete store.

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 
@@ -39,11 +40,14 @@ var (
 // unknown, and the error is store.ErrUnavailable.
 func (s *Store) failed(doing string, err error) error {
 	var pg *pgconn.PgError
+	var untrusted *tls.CertificateVerificationError
 	switch {
 	case s.usable(context.Background()) != nil:
 		return fmt.Errorf("pgstore: the store was closed during a call that may have happened: %w", err)
 	case refused(err):
 		return err
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: pgstore: the server's certificate is not trusted; name its authority with sslrootcert in the URL, and the server as the certificate does: %w", store.ErrUnavailable, err)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%w: pgstore: cannot %s the server; a write may have happened: %w", store.ErrUnavailable, doing, err)
 	}

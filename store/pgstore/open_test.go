@@ -2,6 +2,8 @@ package pgstore_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -155,6 +157,10 @@ func TestOpenRefusesServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse(server.URL, store.ErrUnavailable)
+	untrusted := pgstore.Failed(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})
+	if !errors.Is(untrusted, store.ErrUnavailable) || !strings.Contains(untrusted.Error(), "sslrootcert") {
+		t.Errorf("a server with a certificate that is not trusted is %v", untrusted)
+	}
 	// A server reports that it is starting for too short a time to catch.
 	starting := pgstore.Failed(&pgconn.PgError{Code: "57P03", Message: "the database system is starting up"})
 	if !errors.Is(starting, pgstore.ErrStarting) || !errors.Is(starting, store.ErrUnavailable) {

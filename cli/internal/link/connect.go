@@ -6,6 +6,7 @@ package link
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -322,6 +323,9 @@ const firstAnswer = 5 * time.Second
 type noServerError struct{ why error }
 
 func (e *noServerError) Error() string {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](e.why); bad {
+		return e.why.Error()
+	}
 	return fmt.Sprintf("what listens there does not answer as a Perdure server does: %v", e.why)
 }
 
