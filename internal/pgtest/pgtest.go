@@ -195,6 +195,16 @@ func Programs() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
+// FreePort returns a port that nobody listens on.
+func FreePort(tb testing.TB) string {
+	tb.Helper()
+	port, err := freePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
