@@ -34,6 +34,8 @@ type crew struct {
 	dir, url string
 	store    store.Store
 	rt       *perdure.Runtime // of the test itself, which executes nothing
+	test     string           // what the workers run
+	older    string           // the program of workers with the version "old", "" for this one
 
 	mu      sync.Mutex
 	members []*member // all that ever were, by life-1
@@ -42,6 +44,12 @@ type crew struct {
 // newCrew returns a crew of which nobody works yet, or does what the order says
 // if this process is one of its workers.
 func newCrew(t *testing.T, scheme string, flows func(crewOrder) []perdure.Flow) *crew {
+	return newCrewAfter(t, scheme, flows, nil)
+}
+
+// newCrewAfter is newCrew with something that is done before this process opens the
+// store.
+func newCrewAfter(t *testing.T, scheme string, flows func(crewOrder) []perdure.Flow, before func(*crew)) *crew {
 	if text := os.Getenv(crewEnv); text != "" {
 		var order crewOrder
 		if err := json.Unmarshal([]byte(text), &order); err != nil || order.Test != t.Name() {
@@ -49,10 +57,13 @@ func newCrew(t *testing.T, scheme string, flows func(crewOrder) []perdure.Flow) 
 		}
 		crewChild(order, flows(order))
 	}
-	c := &crew{T: t, dir: t.TempDir()}
+	c := &crew{T: t, dir: t.TempDir(), test: t.Name()}
 	c.url = scheme + ":" + filepath.Join(c.dir, "store")
 	if scheme == "postgres" {
 		c.url = pgtest.Schema(pgtest.URL(t), c.dir)
+	}
+	if before != nil {
+		before(c)
 	}
 	var err error
 	if c.store, err = store.Open(t.Context(), c.url); err != nil {
@@ -103,17 +114,21 @@ type member struct {
 func (c *crew) hire(order crewOrder) *member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	order.Test, order.URL, order.Dir, order.Life = c.Name(), c.url, c.dir, len(c.members)+1
+	order.Test, order.URL, order.Dir, order.Life = c.test, c.url, c.dir, len(c.members)+1
 	text, err := json.Marshal(order)
 	if err != nil {
 		c.Fatal(err)
 	}
-	parts := strings.Split(c.Name(), "/")
+	parts := strings.Split(c.test, "/")
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
 	m := &member{life: order.Life, up: make(chan struct{}), dead: make(chan struct{}), held: map[string]bool{}, started: time.Now()}
-	m.cmd = exec.Command(os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout=10m")
+	program := os.Args[0]
+	if c.older != "" && order.Version == "old" {
+		program = c.older
+	}
+	m.cmd = exec.Command(program, "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout=10m")
 	m.cmd.Env = append(os.Environ(), crewEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	m.cmd.Stderr = &m.stderr
 	// Alone in its group, a process that is stopped is woken and ended by the

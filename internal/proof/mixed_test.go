@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,24 +22,83 @@ import (
 // blocked, with a diff, until the other is there; nothing is lost or done twice.
 func TestMixedVersions(t *testing.T) {
 	for _, scheme := range crewSchemes {
-		t.Run(scheme, func(t *testing.T) { mixedVersions(t, scheme) })
+		t.Run(scheme, func(t *testing.T) { mixedVersions(&mixed{newCrew(t, scheme, mixedFlows)}) })
 	}
 }
 
-func mixedVersions(t *testing.T, scheme string) {
-	m := &mixed{crew: newCrew(t, scheme, mixedFlows)}
-	const each = 6
-	flows := []string{"inserted", "renamed", "told"}
-	var early, late []string // threads that old code gets beyond the change, and others
-	for _, flow := range flows {
+// TestOlderPrograms has workers of an older version of this repository on a store
+// that they made. They go on to work when new ones open it, which brings it to their
+// own format, and all runs end.
+func TestOlderPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the older programs take a minute to build; TestMixedVersions is the short form")
+	}
+	for _, c := range []struct{ scheme, commit, test string }{
+		{"sqlite", "2405f6fffe3fff5b834f74e149168e416e8fc627", "TestMixedVersions"}, // before there was another database
+		{"postgres", "23573e55db4d9268d056336c87e3a83ba3ac1a9d", "TestMixedVersions/postgres"},
+	} {
+		t.Run(c.scheme, func(t *testing.T) {
+			var old []*member
+			m := &mixed{newCrewAfter(t, c.scheme, mixedFlows, func(crew *crew) {
+				crew.older, crew.test = olderProgram(t, c.commit), c.test
+				for range 2 {
+					old = append(old, crew.hire(crewOrder{Version: "old"}))
+				}
+				for _, o := range old {
+					<-o.up
+				}
+				crew.test = t.Name()
+			})}
+			early := m.startEach(0)
+			m.stand("they wait for the first answer", early, asksAt("/one"))
+			m.answerAll(early, "/one")
+			m.stand("they wait for the second answer", early, asksAt("/two"))
+			hands := []*member{m.hire(crewOrder{Version: "new"}), m.hire(crewOrder{Version: "new"})}
+			all := slices.Concat(early, m.startEach(each))
+			m.allEnd(all)
+			m.dismiss(slices.Concat(old, hands))
+			m.check(all, early, nil)
+		})
+	}
+}
+
+// olderProgram builds the tests of this package as they were at a commit.
+func olderProgram(t *testing.T, commit string) string {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "older.test")
+	out, err := exec.Command("sh", "-c", `set -e; git cat-file -e "$0^{commit}"; cd "$(git rev-parse --show-toplevel)"; git archive "$0" | tar -x -C "$1"; cd "$1"; go test -c -o "$2" ./internal/proof`,
+		commit, dir, program).CombinedOutput()
+	if err != nil && exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run() != nil {
+		t.Skipf("this needs a clone with its history, at least to %s", commit)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+const each = 6 // threads of a flow that are started at a time
+
+// startEach starts threads of each flow, and numbers them from first.
+func (m *mixed) startEach(first int) (threads []string) {
+	for _, flow := range []string{"inserted", "renamed", "told"} {
 		for i := range each {
-			id := fmt.Sprintf("%s-%d", flow, i)
+			id := fmt.Sprintf("%s-%d", flow, first+i)
 			m.start(flow, id, id)
-			if i%2 == 0 {
-				early = append(early, id)
-			} else {
-				late = append(late, id)
-			}
+			threads = append(threads, id)
+		}
+	}
+	return threads
+}
+
+func mixedVersions(m *mixed) {
+	var early, late []string // threads that old code gets beyond the change, and others
+	for i, id := range m.startEach(0) {
+		if i%2 == 0 {
+			early = append(early, id)
+		} else {
+			late = append(late, id)
 		}
 	}
 	old := []*member{m.hire(crewOrder{Version: "old"}), m.hire(crewOrder{Version: "old"})}
@@ -57,43 +118,48 @@ func mixedVersions(t *testing.T, scheme string) {
 		}
 		return r.Status == perdure.Blocked && strings.Contains(r.Diff, "b") && r.Version == "new"
 	})
-	var fresh []string
-	for _, flow := range flows {
-		for i := range each {
-			id := fmt.Sprintf("%s-%d", flow, each+i)
-			m.start(flow, id, id)
-			fresh = append(fresh, id)
-		}
-	}
+	fresh := m.startEach(each)
 
 	// And then both.
 	hands = append(hands, m.hire(crewOrder{Version: "old"}), m.hire(crewOrder{Version: "old"}))
 	all := slices.Concat(early, late, fresh)
+	m.allEnd(all)
+	m.dismiss(hands)
+	m.check(all, early, late)
+}
+
+// allEnd answers everything until all runs have ended.
+func (m *mixed) allEnd(threads []string) {
+	m.Helper()
 	blocked := map[string]bool{}
-	m.stand("all end", all, func(r *perdure.Run) bool {
+	m.stand("all end", threads, func(r *perdure.Run) bool {
 		if r.Status == perdure.Blocked {
 			blocked[r.ID] = true
 		}
 		m.answer(r, "")
 		return r.Status == perdure.Succeeded
 	})
-	t.Logf("%d of %d runs were seen blocked while there was code for them", len(blocked), len(all))
-	m.dismiss(hands)
+	m.Logf("%d of %d runs were seen blocked while there was code for them", len(blocked), len(threads))
+}
 
+// check demands that runs returned what their code returns, and did each thing once.
+// Early ones had got beyond the change when the new code came, and late ones had not.
+func (m *mixed) check(all, early, late []string) {
+	m.Helper()
 	want := map[string][]string{
 		"inserted": {"a b c", "a x b c"},
 		"renamed":  {"a b c"},
 		"told":     {"a b c", "a x b c"},
 	}
 	for _, id := range all {
-		run, err := m.rt.GetRun(t.Context(), id, "")
-		kit.NoErr(t, err)
+		run, err := m.rt.GetRun(m.Context(), id, "")
+		kit.NoErr(m.T, err)
 		out, err := perdure.Output[string](run)
 		if err != nil || !slices.Contains(want[run.Flow], out) {
-			t.Errorf("%s returned %q, %v", id, out, err)
+			m.Errorf("%s returned %q, %v", id, out, err)
 		}
 		if isEarly, x := slices.Contains(early, id), strings.Contains(out, "x"); run.Flow == "inserted" && (isEarly && x || slices.Contains(late, id) && !x) {
-			t.Errorf("%s returned %q although it had got beyond the change", id, out)
+			m.Errorf("%s returned %q although it had got beyond the change", id, out)
 		}
 		m.doneOnce(id, out)
 	}
