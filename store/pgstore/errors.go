@@ -40,6 +40,7 @@ var (
 // unknown, and the error is store.ErrUnavailable.
 func (s *Store) failed(doing string, err error) error {
 	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case s.usable(context.Background()) != nil:
@@ -48,6 +49,8 @@ func (s *Store) failed(doing string, err error) error {
 		return err
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: pgstore: the server's certificate is not trusted; name its authority with sslrootcert in the URL, and the server as the certificate does: %w", store.ErrUnavailable, err)
+	case !errors.As(err, &pg) && errors.As(err, &connect):
+		return fmt.Errorf("%w: pgstore: cannot connect to the server: %w", store.ErrUnavailable, err)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%w: pgstore: cannot %s the server; a write may have happened: %w", store.ErrUnavailable, doing, err)
 	}

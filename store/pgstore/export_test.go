@@ -16,3 +16,10 @@ func StopPolling(t *testing.T) {
 
 // Failed returns the error of a call that failed with err.
 func Failed(err error) error { return (&Store{life: context.Background()}).failed("open", err) }
+
+// TooOld makes every server too old until the test ends.
+func TooOld(t *testing.T) {
+	before := minVersion
+	minVersion = 990000
+	t.Cleanup(func() { minVersion = before })
+}

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -235,7 +234,7 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 	return pooled, nil
 }
 
-const minVersion = 140000
+var minVersion = 140000 // a variable for tests
 
 // inspect reads what the writes of a connection survive: with a server that does not
 // sync, only the death of this process. It returns an error if the server accepts no
@@ -250,7 +249,7 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, err
 	case err != nil:
 		return store.None, err
 	case version < minVersion:
-		return store.None, fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", errors.ErrUnsupported, version/10000, minVersion/10000)
+		return store.None, fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", store.ErrInvalid, version/10000, minVersion/10000)
 	case replica:
 		return store.None, fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
 	case readOnly:

@@ -231,3 +231,12 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("the view has %d rows, want 21", len(got))
 	}
 }
+
+func TestOpenRefusesOldServers(t *testing.T) {
+	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
+	pgstore.TooOld(t)
+	_, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	if !errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "99 is the oldest that works") {
+		t.Errorf("a server that is too old: %v", err)
+	}
+}
