@@ -292,8 +292,8 @@ func (n *news) hear() {
 	}
 }
 
-// hearOnce listens on one connection until it fails, and reports whether it was
-// good for anything.
+// hearOnce listens on one connection until it fails, and reports whether it ever
+// listened.
 func (n *news) hearOnce(ctx context.Context) bool {
 	bounded, cancel := n.s.call(ctx)
 	defer cancel()
@@ -333,7 +333,8 @@ type sender struct {
 
 const maxSenders = 1000
 
-// told takes a notification apart. What does not make sense is not ours.
+// told reads a notification, and ignores one that it cannot read: others may use the
+// channel.
 func (n *news) told(senders map[string]*sender, payload string) {
 	data, err := base64.RawStdEncoding.DecodeString(payload)
 	if err != nil || len(data) < len(n.id) || string(data[:len(n.id)]) == n.id {

@@ -39,9 +39,9 @@ var _ store.Transactor = (*Store)(nil)
 // maxIdle is how many connections are kept for the next transactions.
 const maxIdle = 8
 
-// begin clears what an earlier transaction may have left in the session, which may
-// have been on another connection to a pooler, and begins the next one. The program
-// has to leave the savepoint alone by leaving the transaction to the store.
+// begin resets what an earlier transaction may have left in the session, and begins
+// the next one. Through a pooler that may be the session of any client. If the
+// savepoint is gone later, the program has ended the transaction.
 const begin = "BEGIN; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES; COMMIT;" +
 	"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SAVEPOINT perdure_step"
 
@@ -130,8 +130,8 @@ func (s *Store) putIdle(c *pgx.Conn) {
 	s.idle.conns = append(s.idle.conns, c)
 }
 
-// cutOff closes a connection without a word, from any goroutine. The server rolls
-// back what was going on.
+// cutOff closes a connection without telling the server, which then rolls back its
+// transaction. It may be called from any goroutine.
 func cutOff(c *pgx.Conn) { c.PgConn().Conn().Close() }
 
 // expire cuts the connection off because the context of the transaction has ended
@@ -143,7 +143,7 @@ func (t *tx) expire(cause error) {
 	t.ends.Unlock()
 	bounded, cancel := t.s.call(context.Background())
 	defer cancel()
-	_ = t.conn.PgConn().CancelRequest(bounded) // it is best effort
+	_ = t.conn.PgConn().CancelRequest(bounded) // best effort
 	cutOff(t.conn)
 }
 
@@ -264,7 +264,7 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 func (t *tx) apply(ctx context.Context, r *request) error {
 	for {
 		savepoint := "SAVEPOINT perdure"
-		if t.xid == "" { // what the step may have set for its own statements is not for this
+		if t.xid == "" { // the step may have set it for its own statements
 			savepoint = "RESET synchronous_commit; " + savepoint
 		}
 		if t.xid == "" && !t.seen {

@@ -240,7 +240,7 @@ func (w *writer) write(group []*request) {
 			}
 			return
 		}
-		group = nil // a new one, for the caller needs the one it gave
+		group = nil // not group[:0]: the caller still needs the slice it gave
 		for i, r := range left {
 			if why[i] != nil {
 				w.settle(r, why[i])

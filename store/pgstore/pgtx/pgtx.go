@@ -1,6 +1,6 @@
 // Package pgtx runs steps whose effects are rows in the PostgreSQL database of the
 // store: the rows and the outcome of the step are committed together, so that the
-// effect happens exactly once, whatever crashes when.
+// effect happens exactly once, whatever crashes.
 //
 //	paid, err := pgtx.Step(ctx, "charge", func(ctx context.Context, tx pgx.Tx) (int64, error) {
 //		done, err := tx.Exec(ctx, "UPDATE accounts SET cents = cents - $1 WHERE id = $2", 500, id)
@@ -15,24 +15,25 @@
 // appended in the same transaction, and both are committed. If the function returns
 // an error or panics, is cut off, or the worker loses the run, the transaction is
 // rolled back, and whatever the step then records (a failed attempt, for example)
-// is recorded without the rows. A statement that fails ends the transaction, as
-// PostgreSQL has it: use a savepoint (tx.Begin) for one that may. The options of
-// other steps apply, except for AtMostOnce, which has nothing to add. Effects other
+// is recorded without the rows. As always in PostgreSQL, a statement that fails makes
+// the whole transaction fail: put one that may fail behind a savepoint (tx.Begin).
+// The options of other steps apply, except for AtMostOnce, which has nothing to add. Effects other
 // than these rows, such as a request to a service, are as in any step: they may
 // happen again.
 //
-// The function does not end the transaction: a step whose function does fails, as
-// Commit, Rollback and the statements for them do not belong there. What it sets in
-// its session ends with it. It must not use the transaction after it has returned.
-// It calls no verbs, and nothing else of the run is recorded while it
-// runs, so give the step a perdure.Timeout if its statements may wait for long.
+// The function must not end the transaction: if it calls Commit or Rollback, or
+// executes a statement that does the same, the step fails. It must not use the
+// transaction after it has returned, and calls no verbs. Whatever it sets in its
+// session is reset before the next step; through a pooler use SET LOCAL, since the
+// session is shared with other programs. Nothing else of the run is recorded while
+// the function runs, so give the step a perdure.Timeout if its statements may wait.
 //
 // On other stores a step of this package fails with perdure.ErrOption.
 //
 // # Starting runs
 //
-// [Start] begins a run together with rows that the program writes anyway, outside
-// of any run, in a transaction of its own pool:
+// [Start] begins a run in a transaction of the program's own pool, together with the
+// rows that the program writes there:
 //
 //	tx, err := pool.Begin(ctx)
 //	…
@@ -42,23 +43,20 @@
 //	…
 //	err = tx.Commit(ctx)
 //
-// If the transaction is rolled back, or the process dies before COMMIT, nothing of
-// the run has ever been there, and its thread's id is free. The transaction may be
-// on any connection to the same database, with any isolation level and search_path,
-// by a user with the rights of the store's. It is as durable as its own
-// synchronous_commit says.
+// If the transaction is rolled back, or the process dies before COMMIT, the run never
+// existed, and the id of its thread is free. The transaction may be on any connection
+// to the same database, with any isolation level and search_path; its user needs the
+// rights of the store's user. It is as durable as its own synchronous_commit.
 //
-// The pool may be another one, so a worker learns of the commit by a look at the
-// transaction, some milliseconds later, as long as the process lives that called
-// Start; otherwise it polls for new runs every second. The run is not claimed in
-// the commit, as one of Runtime.Start is.
+// The process that called Start asks the server what became of the transaction and
+// wakes the workers, some milliseconds after the commit. If that process is gone,
+// workers find the run when they poll, within a second.
 //
-// Keep the transaction short after Start. Until it ends, whoever starts the same
-// thread waits for it, as for a row with the same key; if that is a call of the
-// runtime, other writes of its process may wait too. In SERIALIZABLE and REPEATABLE
-// READ, and in a deadlock, that can end with store.ErrBusy: roll back and run the
-// transaction again. Do not migrate the store to another one while such a
-// transaction is open.
+// Keep the transaction short after Start. Until it ends, others who start the same
+// thread wait for it, as for a row with the same key, and other writes of their
+// process may wait with them. In SERIALIZABLE and REPEATABLE READ, and in a deadlock,
+// Start can fail with store.ErrBusy: roll back, and run the transaction again. Do not
+// migrate the store to another one while such a transaction is open.
 package pgtx
 
 import (
@@ -115,7 +113,7 @@ func (t *stepTx) Rollback(context.Context) error {
 // Start is Runtime.Start in a transaction of the program: the run, and the new
 // thread that it is on, are there if and only if tx commits. A thread that already
 // exists is perdure.ErrExists, and a transaction of another database is
-// perdure.ErrInvalid; if the runtime's store is not in PostgreSQL, that is
+// perdure.ErrInvalid; a runtime whose store is not in PostgreSQL is
 // perdure.ErrOption. After an error tx is as it was before the call, unless its
 // connection is lost.
 //
