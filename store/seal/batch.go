@@ -16,12 +16,13 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 	if s.batcher == nil {
 		return 0, errors.ErrUnsupported
 	}
-	return s.writeBatch(ctx, b, s.batcher.AppendBatch, func(ctx context.Context) (cipher.AEAD, error) { return s.writeBox(ctx, b.Journal, b.After) })
+	return s.writeBatch(ctx, b, s.batcher.AppendBatch, true, func(ctx context.Context) (cipher.AEAD, error) { return s.writeBox(ctx, b.Journal, b.After) })
 }
 
-// writeBatch seals a batch for write. If there is no room in it for the data key
-// of a new journal, makeBox creates that.
-func (s *Store) writeBatch(ctx context.Context, b store.Batch, write func(context.Context, store.Batch) (uint64, error), makeBox func(context.Context) (cipher.AEAD, error)) (uint64, error) {
+// writeBatch seals a batch for write. If there is no room in it for the data key of a
+// new journal, makeBox creates that. What is written lasts, unless the program has
+// still to commit it.
+func (s *Store) writeBatch(ctx context.Context, b store.Batch, write func(context.Context, store.Batch) (uint64, error), lasts bool, makeBox func(context.Context) (cipher.AEAD, error)) (uint64, error) {
 	cells, err := s.lockBatch(b)
 	if err != nil {
 		return 0, err
@@ -35,7 +36,7 @@ func (s *Store) writeBatch(ctx context.Context, b store.Batch, write func(contex
 		sealed.Entries = lockEntries(box, b.Journal, b.After, b.Entries)
 		last, err := write(ctx, sealed)
 		switch stale := (*store.CellConflict)(nil); {
-		case err == nil && fresh:
+		case err == nil && fresh && lasts: // otherwise the data key may never be there
 			s.boxes.put(b.Journal, box)
 		case errors.Is(err, store.ErrDropped):
 			_ = s.shred(ctx, b.Journal) // see Append
@@ -99,12 +100,14 @@ func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tx{Tx: t, s: s}, nil
+	return &tx{Tx: t, s: s, joined: native != nil}, nil
 }
 
 type tx struct {
 	store.Tx
-	s *Store
+	s      *Store
+	joined bool // the program commits it
+	left   bool // to the program
 }
 
 // Put implements store.Tx.
@@ -119,13 +122,17 @@ func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Versi
 // Commit implements store.Tx. A data key is not created beside the transaction,
 // which may hold the lock for it.
 func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
-	last, err := t.s.writeBatch(ctx, b, t.Tx.Commit, func(ctx context.Context) (cipher.AEAD, error) {
+	if t.left {
+		return t.Tx.Commit(ctx, store.Batch{}) // it is over, and the store says so
+	}
+	last, err := t.s.writeBatch(ctx, b, t.Tx.Commit, !t.joined, func(ctx context.Context) (cipher.AEAD, error) {
 		box, err := t.s.findBox(ctx, b.Journal, b.After)
 		if err == nil && box == nil {
 			err = fmt.Errorf("%w: seal: the batch for the new journal %q writes %d cells; use at most %d in a transaction", store.ErrTooLarge, b.Journal, len(b.Cells), store.MaxWrites-1)
 		}
 		return box, err
 	})
+	t.left = t.joined && err == nil
 	return last, t.over(err)
 }
 
