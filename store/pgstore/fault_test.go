@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/pgstore"
+	"github.com/perdure/perdure/store/storetest"
 )
 
 // flaky starts a proxy to the tests' server that cuts each connection after a random
@@ -151,4 +153,20 @@ func TestServerRestarts(t *testing.T) {
 	if entries, err := store.ReadAll(ctx, s, "j", 0); err != nil || len(entries) != 2 {
 		t.Errorf("the journal has %d entries, %v", len(entries), err)
 	}
+}
+
+func TestOutage(t *testing.T) {
+	server := pgtest.Start(t)
+	storetest.Outage(t, func(ctx context.Context, dir string) (store.Store, func(bool), error) {
+		s, err := pgstore.Open(ctx, pgtest.Schema(server.URL, dir), pgstore.Options{})
+		return s, func(on bool) {
+			args := []string{"start"}
+			if on {
+				args = []string{"stop", "-m", "immediate"}
+			}
+			if err := server.Ctl(args...); err != nil {
+				t.Fatal(err)
+			}
+		}, err
+	})
 }

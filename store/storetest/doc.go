@@ -19,6 +19,7 @@
 //   - [PowerCut] is Kill with a disk that loses power, for stores that claim
 //     to survive that.
 //   - [Poison] is for stores on a disk that a test can make fail.
+//   - [Outage] is for stores whose engine a test can stop and start.
 //   - [Wraps] is for wrappers: it checks that upgrades can be reached through
 //     them, and that batches and unsynced puts do not go past them.
 //

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/store"
 )
@@ -28,6 +29,19 @@ func Poison(t *testing.T, open func(ctx context.Context, dir string) (s store.St
 		t.Run(first.name, func(t *testing.T) { poison(t, open, first) })
 	}
 	t.Run("traffic", func(t *testing.T) { poisonTraffic(t, open) })
+}
+
+// Outage checks what a store does when its engine goes away and comes back. Open is
+// as for [Poison], with a function fail that stops the engine and starts it again.
+//
+// While the engine is away, no write may succeed. When it is back, the same handle
+// reads and writes again, without being reopened. The store then holds everything
+// that was acknowledged, and each failed write as a whole or not at all.
+func Outage(t *testing.T, open func(ctx context.Context, dir string) (s store.Store, fail func(on bool), err error)) {
+	for _, first := range poisonWrites {
+		t.Run(first.name, func(t *testing.T) { outage(t, open, first) })
+	}
+	t.Run("traffic", func(t *testing.T) { outageTraffic(t, open) })
 }
 
 type poisonOpener = func(ctx context.Context, dir string) (store.Store, func(on bool), error)
@@ -183,6 +197,46 @@ func poison(tb testing.TB, open poisonOpener, first poisonWrite) {
 	p.s.Close()
 }
 
+func outage(tb testing.TB, open poisonOpener, first poisonWrite) {
+	p, cancel := newPatient(tb, open)
+	defer cancel()
+	versions := p.fill()
+	p.fail(true)
+	err := first.write(p.ctx, p.s, versions)
+	if err != errors.ErrUnsupported {
+		p.failed(first.name, err)
+	}
+	p.fail(false)
+	p.comeBack()
+	seen := p.seen()
+	p.check(seen)
+	p.append(p.s, "after", 0, "written again")
+	p.s.Close()
+	p.reopen("an engine that is back")
+	p.check(seen)
+	p.holds(p.s, "after", "written again")
+	p.s.Close()
+}
+
+// comeBack demands that the handle can be used again.
+func (p *patient) comeBack() {
+	p.Helper()
+	for {
+		_, err := p.s.Put(p.ctx, "back", nil, "")
+		if err == nil || errors.Is(err, store.ErrConflict) {
+			return
+		}
+		select {
+		case <-p.ctx.Done():
+			p.Fatalf("the engine is back, and the store does not come back within %v: %v", caseTime, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if errors.Is(err, store.ErrPoisoned) {
+			p.Fatalf("the engine is back, and the store does not come back: %v", err)
+		}
+	}
+}
+
 // failed demands an error of the write that met the failing disk.
 func (p *patient) failed(what string, err error) {
 	p.Helper()
@@ -248,17 +302,45 @@ func (p *patient) check(seen map[string][]string) {
 	}
 }
 
+const writers = 6 // of traffic
+
+func writerJournal(w int) string { return fmt.Sprintf("writer-%d", w) }
+
 // poisonTraffic lets the disk fail under several writers at once, whose
 // writes an engine may have put into one sync.
 func poisonTraffic(tb testing.TB, open poisonOpener) {
 	p, cancel := newPatient(tb, open)
 	defer cancel()
-	const writers, enough = 6, 20
+	acked, cut := p.traffic()
+	p.fail(false)
+	for w := range writers {
+		_, err := p.s.Append(p.ctx, writerJournal(w), uint64(len(acked[w])), []byte("too late"))
+		p.poisoned("an append on a disk that works again", err)
+	}
+	p.heal()
+	defer p.s.Close()
+	p.checkTraffic(acked, cut)
+}
+
+// outageTraffic stops the engine under several writers at once.
+func outageTraffic(tb testing.TB, open poisonOpener) {
+	p, cancel := newPatient(tb, open)
+	defer cancel()
+	acked, cut := p.traffic()
+	p.fail(false)
+	p.comeBack()
+	defer p.s.Close()
+	p.checkTraffic(acked, cut)
+}
+
+// traffic lets several writers append until the disk fails, and returns what was
+// acknowledged and what each tried last.
+func (p *patient) traffic() (acked, cut [writers][]string) {
+	p.Helper()
+	const enough = 20
 	var failing atomic.Bool
 	var ready, done sync.WaitGroup
-	acked, cut := [writers][]string{}, [writers][]string{}
 	errs := [writers]error{}
-	name := func(w int) string { return fmt.Sprintf("writer-%d", w) }
 	ready.Add(writers)
 	for w := range writers {
 		done.Go(func() {
@@ -273,7 +355,7 @@ func poisonTraffic(tb testing.TB, open poisonOpener) {
 				}
 				late := failing.Load()
 				err := sure(func() error {
-					_, err := p.s.Append(p.ctx, name(w), uint64(len(acked[w])), data...)
+					_, err := p.s.Append(p.ctx, writerJournal(w), uint64(len(acked[w])), data...)
 					return err
 				})
 				if err == nil && !late {
@@ -296,18 +378,17 @@ func poisonTraffic(tb testing.TB, open poisonOpener) {
 	for w, err := range errs {
 		p.failed(fmt.Sprintf("append of writer %d of %d", w+1, writers), err)
 	}
-	p.fail(false)
+	return acked, cut
+}
+
+// checkTraffic demands that what was acknowledged is there, and that writing goes on.
+func (p *patient) checkTraffic(acked, cut [writers][]string) {
+	p.Helper()
 	for w := range writers {
-		_, err := p.s.Append(p.ctx, name(w), uint64(len(acked[w])), []byte("too late"))
-		p.poisoned("an append on a disk that works again", err)
-	}
-	p.heal()
-	defer p.s.Close()
-	for w := range writers {
-		got := p.read(p.s, name(w))
+		got := p.read(p.s, writerJournal(w))
 		if whole := slices.Concat(acked[w], cut[w]); !slices.Equal(got, acked[w]) && !slices.Equal(got, whole) {
-			p.Errorf("journal %q has %d entries, want the %d acknowledged before the disk failed, followed by all %d of the failed append or none; it ends with %.80q", name(w), len(got), len(acked[w]), len(cut[w]), got[max(0, len(got)-2):])
+			p.Errorf("journal %q has %d entries, want the %d acknowledged before the disk failed, followed by all %d of the failed append or none; it ends with %.80q", writerJournal(w), len(got), len(acked[w]), len(cut[w]), got[max(0, len(got)-2):])
 		}
-		p.append(p.s, name(w), uint64(len(got)), "written again")
+		p.append(p.s, writerJournal(w), uint64(len(got)), "written again")
 	}
 }

@@ -207,3 +207,13 @@ func TestPoisonCatches(t *testing.T) {
 		})
 	}
 }
+
+func TestOutage(t *testing.T) {
+	Outage(t, fragileOpener(t, "goes on when the disk works"))
+	for flaw, want := range map[string]string{"none": "does not come back", "acknowledges what it lost": "succeeded|acknowledged before"} {
+		failed, log := record(t, func(tb testing.TB) { outage(tb, fragileOpener(t, flaw), poisonWrites[0]) })
+		if !failed || !regexp.MustCompile(want).MatchString(log) {
+			t.Errorf("a store with the flaw %q: failed %v, want it to say %q; it said:\n%s", flaw, failed, want, log)
+		}
+	}
+}
