@@ -20,7 +20,8 @@ var (
 	// ErrNoDatabase: the server has no such database.
 	ErrNoDatabase = errors.New("pgstore: no such database")
 
-	// ErrReplica: the server accepts no writes.
+	// ErrReplica: the server accepts no writes. If it did before, the error also
+	// matches store.ErrUnavailable.
 	ErrReplica = errors.New("pgstore: the server is a read replica")
 
 	// ErrNoStore: the schema holds no store, and Options.Existing is set.
@@ -45,6 +46,8 @@ func (s *Store) failed(doing string, err error) error {
 	switch {
 	case s.usable(context.Background()) != nil:
 		return fmt.Errorf("pgstore: the store was closed during a call that may have happened: %w", err)
+	case errors.Is(err, ErrReplica):
+		return s.demoted(err)
 	case refused(err):
 		return err
 	case errors.As(err, &untrusted):
@@ -60,7 +63,7 @@ func (s *Store) failed(doing string, err error) error {
 	case "3D000":
 		return fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err)
 	case "25006":
-		return fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err)
+		return s.demoted(fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
 	case "57P03", "57P01", "57P02":
 		return fmt.Errorf("%w; try again: %w", ErrStarting, err)
 	case "53300":
@@ -77,9 +80,18 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
 }
 
+// demoted returns the error of a server that accepts no writes. If it did when the
+// store was opened, another one may be about to.
+func (s *Store) demoted(err error) error {
+	if s.pool == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
 // refused reports whether err is this package's own rather than PostgreSQL's.
 func refused(err error) bool {
-	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrReplica, ErrNoStore, ErrEncoding} {
+	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrNoStore, ErrEncoding} {
 		if errors.Is(err, own) {
 			return true
 		}

@@ -155,18 +155,40 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
+// TestOutage stops the server, and makes it read-only as one is that another has
+// taken over from.
 func TestOutage(t *testing.T) {
 	server := pgtest.Start(t)
-	storetest.Outage(t, func(ctx context.Context, dir string) (store.Store, func(bool), error) {
-		s, err := pgstore.Open(ctx, pgtest.Schema(server.URL, dir), pgstore.Options{})
-		return s, func(on bool) {
-			args := []string{"start"}
+	ctl := func(args ...string) {
+		t.Helper()
+		if err := server.Ctl(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writable := pgtest.With(server.URL, "default_transaction_read_only", "off")
+	for name, fail := range map[string]func(on bool){
+		"stopped": func(on bool) {
 			if on {
-				args = []string{"stop", "-m", "immediate"}
+				ctl("stop", "-m", "immediate")
+			} else {
+				ctl("start")
 			}
-			if err := server.Ctl(args...); err != nil {
-				t.Fatal(err)
-			}
-		}, err
-	})
+		},
+		"read-only": func(on bool) {
+			admin(t, writable, fmt.Sprintf("ALTER DATABASE postgres SET default_transaction_read_only = %t", on),
+				"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Outage(t, func(ctx context.Context, dir string) (store.Store, func(bool), error) {
+				s, err := pgstore.Open(ctx, pgtest.Schema(server.URL, dir), pgstore.Options{})
+				return s, func(on bool) {
+					fail(on)
+					if err := s.Delete(ctx, "none", "none"); on && !errors.Is(err, store.ErrUnavailable) {
+						t.Errorf("a delete says %v, want store.ErrUnavailable", err)
+					}
+				}, err
+			})
+		})
+	}
 }
