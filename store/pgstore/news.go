@@ -117,7 +117,7 @@ func (n *news) follow() {
 			return
 		case <-n.join:
 			pause = least
-			time.Sleep(pause)
+			time.Sleep(pause) // most programs commit at once
 		case <-wait:
 		}
 		n.mu.Lock()
