@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -63,8 +64,13 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 	defer to.Close()
 	last := time.Now()
 	report, err := migrate.Run(ctx, from, to, migrate.Options{To: link.StoreName(toURL), Progress: func(p migrate.Progress) {
-		if time.Since(last) > time.Second {
-			last = time.Now()
+		if time.Since(last) < time.Second {
+			return
+		}
+		last = time.Now()
+		if len(p.Open) > 0 {
+			a.hint("%s for open transactions on the old store: %s", p.Stage, safe.Line(strings.Join(p.Open, ", ")))
+		} else {
 			a.hint("%s: %d journals, %d cells", p.Stage, p.Journals, p.Cells)
 		}
 	}})

@@ -3,18 +3,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store/pgstore"
+	"github.com/perdure/perdure/store/pgstore/pgtx"
 )
 
 // TestMigrateIsKilled kills the command again and again. In the end every thread is
@@ -86,4 +92,34 @@ func TestMigrateIsKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMigrateIsKilledWaiting kills the command while it waits for a transaction in
+// which a program has started a run. Run again, it moves what was committed.
+func TestMigrateIsKilledWaiting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	base := pgtest.URL(t)
+	from, to := pgtest.Schema(base, dir), "file:"+filepath.Join(dir, "target")
+	s, err := pgstore.Open(t.Context(), from, pgstore.Options{})
+	kit.NoErr(t, err)
+	defer s.Close()
+	rt := kit.Runtime(t, s, perdure.Options{}, perdure.NewFlow("pay", func(context.Context, string) (string, error) { return "", nil }))
+	conn, err := pgx.Connect(t.Context(), base)
+	kit.NoErr(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	tx, err := conn.Begin(t.Context())
+	kit.NoErr(t, err)
+	_, err = pgtx.Start(t.Context(), rt, tx, perdure.StartRequest{Flow: "pay", Thread: "late", Input: "x"})
+	kit.NoErr(t, err)
+	migrate := func() *process { return launch(t, dir, nil, "migrate", "--from", from, "--to", to) }
+	p := migrate()
+	if pid := p.err.find(t, regexp.MustCompile(`waiting for open transactions on the old store: process (\d+)`)); pid != fmt.Sprint(conn.PgConn().PID()) {
+		t.Errorf("it waits for %s, want %d", pid, conn.PgConn().PID())
+	}
+	p.signal(syscall.SIGKILL)
+	p.ends(-1)
+	kit.NoErr(t, tx.Commit(t.Context()))
+	migrate().ends(0)
+	launch(t, dir, []string{beHostile + "=1"}, "show", "late", "--store", to).ends(0)
 }

@@ -7,7 +7,8 @@
 //
 //  1. The target is empty and reserved for this migration: no runtime opens it.
 //  2. Everything is copied while the source is in use.
-//  3. A cell of the source says that nothing begins there any more. Each journal is
+//  3. A cell of the source says that nothing begins there any more, and transactions
+//     of programs that have begun something before are waited for. Each journal is
 //     copied to its end, compared, and closed there with a `moved` entry by
 //     compare-and-swap, so that no entry is missed. Then the cells are compared
 //     again. Now the target is what the source was.
@@ -42,12 +43,14 @@ type Options struct {
 	To       string         // the name of the target, which the source gives in errors from then on; no secrets
 	Progress func(Progress) // called after each journal and each page of cells, if not nil
 	Grace    time.Duration  // shorter than threads.MovedGrace only if nobody uses the source; 0 means MovedGrace
+	Patience time.Duration  // how long to wait for open transactions of programs; 0 means a minute
 }
 
 // Progress says how far a migration has come.
 type Progress struct {
-	Stage    string // "copying", "moving" or "verifying"
-	Journals int    // in this stage
+	Stage    string   // "copying", "waiting", "moving" or "verifying"
+	Open     []string // when waiting: whose transactions
+	Journals int      // in this stage
 	Cells    int
 }
 
@@ -85,6 +88,9 @@ type migration struct {
 func Run(ctx context.Context, from, to store.Store, opts Options) (*Report, error) {
 	if opts.Grace == 0 {
 		opts.Grace = threads.MovedGrace
+	}
+	if opts.Patience == 0 {
+		opts.Patience = time.Minute
 	}
 	m := &migration{from: from, to: to, opts: opts, report: Report{To: opts.To}}
 	if err := m.run(ctx); err != nil {
@@ -162,6 +168,9 @@ func (m *migration) copyAndMove(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(m.opts.Grace):
+	}
+	if err := m.awaitTransactions(ctx); err != nil {
+		return err
 	}
 	m.progress = Progress{Stage: "moving"}
 	for unmoved := 1; unmoved > 0; {

@@ -23,7 +23,7 @@ func (s *Store) join(ctx context.Context, native any) (store.Tx, error) {
 		return nil, s.joinFailed(err)
 	}
 	t := &tx{s: s, ctx: ctx, conn: program.Conn(), pgx: nested, q: unprepared{nested}}
-	if t.xid, err = s.identify(ctx, t.q); err != nil {
+	if t.xid, err = s.identify(ctx, t); err != nil {
 		t.undo(err)
 		return nil, err
 	}
@@ -43,12 +43,15 @@ func (u unprepared) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 }
 
 // identify returns the id of the program's transaction, which the store's database
-// must have among those in progress: names and addresses of servers say less.
-func (s *Store) identify(ctx context.Context, q querier) (xid string, err error) {
-	var database string
-	if err := q.QueryRow(ctx, "SELECT pg_current_xact_id()::text, current_database()::text").Scan(&xid, &database); err != nil {
+// must have among those in progress: names and addresses of servers say less. It takes
+// the lock of a write ahead of that, so that OpenWrites finds the transaction from
+// here on.
+func (s *Store) identify(ctx context.Context, t *tx) (xid string, err error) {
+	results, err := t.conn.PgConn().Exec(ctx, "SELECT pg_current_xact_id()::text, current_database()::text").ReadAll()
+	if err != nil {
 		return "", s.joinFailed(err)
 	}
+	xid, database := string(results[0].Rows[0][0]), string(results[0].Rows[0][1])
 	same := false
 	err = s.query(ctx, "SELECT current_database() = $1 AND coalesce(pg_xact_status($2::text::xid8) = 'in progress', false)",
 		func(scan func(...any) error) error { return scan(&same) }, database, xid)
@@ -58,7 +61,31 @@ func (s *Store) identify(ctx context.Context, q querier) (xid string, err error)
 	if !same {
 		return "", fmt.Errorf("%w: pgstore: the transaction is one of another server or database, %s; begin it on the one that has the store", store.ErrInvalid, database)
 	}
+	if err := t.exec(ctx, s.sql("LOCK TABLE SCHEMA.journals IN ROW EXCLUSIVE MODE")); err != nil {
+		return "", s.joinFailed(err)
+	}
 	return xid, nil
+}
+
+// OpenWrites returns the transactions that have written to the store, or are about
+// to, and have not ended: by their ids, words that say whose they are. One that is
+// not among them has ended, and its writes can be read. A transaction has an id more
+// for each of its savepoints, and keeps the ids when it is prepared.
+func (s *Store) OpenWrites(ctx context.Context) (map[string]string, error) {
+	open := map[string]string{}
+	err := s.query(ctx, s.sql(`WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+		SELECT x.transactionid::text, coalesce('process ' || l.pid, (SELECT 'prepared transaction ' || p.gid FROM pg_prepared_xacts p, locks y
+			WHERE y.transactionid = p.transaction AND y.virtualtransaction = l.virtualtransaction AND y.pid IS NULL LIMIT 1), 'a prepared transaction')
+		FROM locks l JOIN locks x ON x.virtualtransaction = l.virtualtransaction AND x.pid IS NOT DISTINCT FROM l.pid
+		WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+			AND l.relation = 'SCHEMA.journals'::regclass AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
+		func(scan func(...any) error) error {
+			var id, who string
+			err := scan(&id, &who)
+			open[id] = who
+			return err
+		})
+	return open, err
 }
 
 // joinFailed returns the error of a statement in the program's transaction.
