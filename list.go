@@ -17,7 +17,7 @@ type ListOptions struct {
 	Flow    string
 	Status  Status
 	Updated time.Time // only those that changed then or later
-	Asks    bool      // only those with open asks
+	Asks    bool      // only those with open asks that can be answered here
 	After   string    // the cursor of the last thread seen
 	Limit   int       // maximum number; 0 means all
 }
@@ -32,6 +32,7 @@ type Summary struct {
 	Asks    int       `json:"asks,omitempty"`   // open ones
 	Parent  string    `json:"parent,omitempty"` // of a child: the thread that spawned it
 	Import  bool      `json:"import,omitempty"` // it was imported, or forked from a thread that was
+	Moved   string    `json:"moved,omitempty"`  // the store where it continues, see [MovedError]; its status and asks are those that it moved with
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 	Cursor  string    `json:"cursor"`
@@ -52,7 +53,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if !o.fits(s.Summary) || r.tenant.Owner != nil && s.User != *r.tenant.Owner {
 				continue
 			}
-			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import,
+			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import, Moved: s.Moved,
 				Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
 			if !yield(item, nil) {
 				return
@@ -67,7 +68,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 // fits reports whether a thread is selected.
 func (o *ListOptions) fits(s threads.Summary) bool {
 	switch {
-	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && Status(s.Status) != o.Status, o.Asks && s.Asks == 0:
+	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && Status(s.Status) != o.Status, o.Asks && (s.Asks == 0 || s.Moved != ""):
 		return false
 	}
 	return o.Updated.IsZero() || !clock.Stamp(s.Changed()).Before(o.Updated.Truncate(time.Microsecond))

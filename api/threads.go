@@ -24,7 +24,7 @@ type ListThreads struct {
 	Status  perdure.Status `query:"status" json:"-" jsonschema:"only threads with this status; idle means without a run"`
 	Flow    string         `query:"flow" json:"-" jsonschema:"only those of this flow"`
 	Updated time.Time      `query:"updated" json:"-" jsonschema:"only threads that changed at this time or later"`
-	Asks    bool           `query:"asks" json:"-" jsonschema:"only threads with open asks"`
+	Asks    bool           `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
 	After   string         `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
 	Limit   int            `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }

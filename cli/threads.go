@@ -23,6 +23,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 		return nil
 	}
 	rows := [][]string{{"ID", "FLOW", "STATUS", "ASKS", "UPDATED", "TITLE"}}
+	moved := ""
 	for _, t := range page.Threads {
 		status, asks := cmp.Or(string(t.Status), "idle"), ""
 		if t.Asks > 0 {
@@ -31,7 +32,13 @@ func (a *app) threads(page *api.ThreadPage) error {
 		if t.Import {
 			status += ", imported"
 		}
+		if t.Moved != "" {
+			status, asks, moved = "moved", "", t.Moved
+		}
 		rows = append(rows, []string{safe.Name(t.ID), t.Flow, status, asks, a.term.When(t.Updated), t.Title})
+	}
+	if moved != "" {
+		defer a.hint("what has moved continues in %s; connect to that store", safe.Line(moved))
 	}
 	return a.printPage(rows, page.Next)
 }

@@ -98,7 +98,7 @@ func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.
 	opened, size := 0, 0
 	var failed error
 	page.Next, err = c.scan(ctx, in.After, maxInbox, func(t perdure.Summary) bool {
-		if t.Asks == 0 || in.User != "" && t.User != in.User {
+		if t.Asks == 0 || t.Moved != "" || in.User != "" && t.User != in.User {
 			return true
 		}
 		thread, err := c.Runtime.GetPage(ctx, t.ID, perdure.RunPage{Limit: 1})

@@ -106,7 +106,7 @@ func fits(t *perdure.Summary, in *api.ListThreads) bool {
 		(in.Flow == "" || t.Flow == in.Flow) &&
 		(in.Status == "" || t.Status == in.Status || in.Status == idle && t.Status == "") &&
 		(in.Updated.IsZero() || !t.Updated.Before(in.Updated)) &&
-		(!in.Asks || t.Asks > 0)
+		(!in.Asks || t.Asks > 0 && t.Moved == "")
 }
 
 // scan calls fn with the tenant's threads, at most this many, until it returns

@@ -84,6 +84,9 @@ func TestMigrateIsKilled(t *testing.T) {
 					t.Errorf("the source says of %s that it moved to %q", id, moved)
 				}
 			}
+			if p := launch(t, dir, nil, "threads", "--store", from).ends(0); strings.Count(p.said.String(), "moved") != len(threads) || !strings.Contains(p.err.String(), "connect to that store") {
+				t.Errorf("the list of the source says %s%s", p.said.String(), p.err.String())
+			}
 			if p := launch(t, dir, []string{beHostile + "=1"}, "run", "pay", "lines", "--thread", "new", "--store", from); p.end() != 5 || !strings.Contains(p.err.String(), "moved") {
 				t.Errorf("a start in the source says %s", p.err.String())
 			}

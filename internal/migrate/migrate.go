@@ -130,6 +130,9 @@ func (m *migration) run(ctx context.Context) error {
 			}
 		}
 	}
+	if err := threads.MarkMoved(ctx, m.from, m.mark.To); err != nil { // no earlier: summaries are copied
+		return err
+	}
 	t, err := threads.NewCopy(ctx, m.to, slog.New(slog.DiscardHandler), time.Second)
 	if err != nil {
 		return err

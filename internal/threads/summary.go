@@ -29,10 +29,11 @@ type Summary struct {
 	Rough   bool           `json:"rough,omitempty"` // not written from the thread itself yet
 	Parent  string         `json:"parent,omitempty"`
 	Import  bool           `json:"import,omitempty"`
+	Moved   string         `json:"moved,omitempty"` // the store where it continues
 }
 
 func summaryOf(t *journal.Thread) Summary {
-	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq, Asks: t.OpenAsks()}
+	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq, Asks: t.OpenAsks(), Moved: t.Moved}
 	s.Import = t.Import != nil
 	if t.Parent != nil {
 		s.Parent = t.Parent.Thread
@@ -76,8 +77,10 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 		if old.Version == "" {
 			return nil, ErrNothing
 		}
+		known := json.Unmarshal(old.Value, &was) == nil
+		s.Moved = cmp.Or(s.Moved, was.Moved) // a migration says so, and it stays so
 		// A foreseen summary of the same sequence may be wrong.
-		if json.Unmarshal(old.Value, &was) == nil && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s)) && !was.Rough && was.Status != statusDamaged {
+		if known && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s)) && !was.Rough && was.Status != statusDamaged {
 			return nil, ErrNothing
 		}
 		return json.Marshal(s)
@@ -90,6 +93,41 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 	}
 	return err
 }
+
+// MarkMoved makes the summaries of a store that has moved to another one say so.
+func MarkMoved(ctx context.Context, s store.Store, to string) error {
+	prefix := JournalKey("")
+	for after, more := "", true; more; {
+		more = false
+		var keys []string
+		for cell, err := range s.List(ctx, prefix, after) {
+			if err != nil {
+				return err
+			}
+			if keys = append(keys, cell.Key); len(keys) == movedPage {
+				more, after = true, cell.Key
+				break
+			}
+		}
+		for _, key := range keys {
+			_, err := store.Update(ctx, s, key, func(old store.Cell) ([]byte, error) {
+				var was Summary
+				if json.Unmarshal(old.Value, &was) != nil || was.Moved == to {
+					return nil, ErrNothing // missing or damaged, or marked
+				}
+				was.Moved = to
+				return json.Marshal(was)
+			})
+			if err != nil && !errors.Is(err, ErrNothing) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// movedPage is how many summaries MarkMoved reads at a time.
+const movedPage = 256
 
 // EnsureSummary creates the summary of a thread that is about to begin, unless it
 // exists. It replaces a damaged one by a rough one, so that the next list reads the
