@@ -23,3 +23,13 @@ func TooOld(t *testing.T) {
 	minVersion = 990000
 	t.Cleanup(func() { minVersion = before })
 }
+
+// Unheard reports whether the handle has seen that nobody listens.
+func Unheard(s *Store) bool { return s.news.unheard() }
+
+// LookOnce makes handles look only once whether anyone listens, until the test ends.
+func LookOnce(t *testing.T) {
+	before := presencePace
+	presencePace = time.Hour
+	t.Cleanup(func() { presencePace = before })
+}

@@ -35,6 +35,7 @@ type news struct {
 
 	began time.Time
 	quiet atomic.Int64 // for how long after that nothing needs to be told: nobody listened lately
+	fresh atomic.Bool  // somebody has begun to listen since the last look
 
 	once  sync.Once
 	up    atomic.Int64  // when the connection began to listen; 0 while there is none
@@ -43,8 +44,7 @@ type news struct {
 }
 
 const (
-	tellPace     = 2 * time.Millisecond   // between two notifications of a handle
-	presencePace = 250 * time.Millisecond // between two looks whether anyone listens
+	tellPace = 2 * time.Millisecond // between two notifications of a handle
 
 	// PostgreSQL allows 8000 bytes, 6000 before they are text.
 	maxNote = 5900
@@ -53,11 +53,15 @@ const (
 	maxCasts = 1 << 20 // beyond which messages are lost
 )
 
+// presencePace is the pause between two looks whether anyone listens.
+var presencePace = 250 * time.Millisecond
+
 // The kinds of records in a notification.
 const (
 	toldName = iota // of a journal or cell that was written
 	toldAll         // anything may have been written
 	toldCast        // a part of a message
+	toldHere        // the sender has begun to listen; an older handle finds out by looking
 )
 
 func newNews(s *Store, listen *pgx.ConnConfig) *news {
@@ -183,7 +187,7 @@ func (n *news) tell() {
 			return
 		case <-n.kick:
 		}
-		if time.Since(asked) > presencePace {
+		if n.fresh.Swap(false) || time.Since(asked) > presencePace {
 			asked = time.Now()
 			if present = n.anyone(); !present {
 				n.quiet.Store(int64(asked.Sub(n.began) + presencePace))
@@ -205,8 +209,8 @@ func (n *news) tell() {
 	}
 }
 
-// anyone reports whether another handle listens. One that begins just after is
-// told the next time, and polls often until then.
+// anyone reports whether another handle listens. One that begins just after says so
+// to those who listen; others look again after a while, until which it polls often.
 func (n *news) anyone() bool {
 	class, object := n.presence()
 	var others int
@@ -314,6 +318,10 @@ func (n *news) hearOnce(ctx context.Context) bool {
 	defer n.pid.Store(0)
 	defer n.up.Store(0)
 	n.s.WakeAll() // for what was told before
+	here := base64.RawStdEncoding.EncodeToString(append(binary.AppendUvarint([]byte(n.id), 0), toldHere, 0, 0))
+	if _, err := c.Exec(bounded, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", n.channel(), here); err != nil {
+		return true
+	}
 	senders := map[string]*sender{}
 	for {
 		note, err := c.WaitForNotification(ctx)
@@ -354,10 +362,10 @@ func (n *news) told(senders map[string]*sender, payload string) {
 		from = &sender{}
 		senders[id] = from
 	}
-	if count != from.count+1 {
-		from.open = false
+	if count > 0 { // not from the connection that listens
+		from.open = from.open && count == from.count+1
+		from.count = count
 	}
-	from.count = count
 	for len(data) > 2 {
 		kind, flags := data[0], data[1]
 		size, k := binary.Uvarint(data[2:])
@@ -373,6 +381,9 @@ func (n *news) told(senders map[string]*sender, payload string) {
 			n.s.WakeAll()
 		case toldCast:
 			n.toldPart(from, flags, body)
+		case toldHere:
+			n.fresh.Store(true)
+			n.quiet.Store(0)
 		}
 	}
 }

@@ -96,6 +96,46 @@ func TestCastsBetweenHandles(t *testing.T) {
 	}
 }
 
+// TestListenersAnnounceThemselves has a sender that has seen nobody listen and does
+// not look again: it listens too, as workers do, and is told.
+func TestListenersAnnounceThemselves(t *testing.T) {
+	pgstore.LookOnce(t)
+	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sender := openSchema(t, url)
+	// until returns when hears hears what others cast.
+	until := func(hears store.Store, from func() store.Store) {
+		heard := make(chan struct{}, 1)
+		go store.Hear(ctx, hears, "topic", func([]byte) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+		for {
+			if err := store.Cast(ctx, from(), "topic", []byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-heard:
+				return
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatal("the sender does not know that somebody listens")
+			}
+		}
+	}
+	for !pgstore.Unheard(sender) {
+		if err := store.Cast(ctx, sender, "topic", []byte("nobody hears this")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	until(sender, func() store.Store { return openSchema(t, url) }) // the sender listens
+	until(openSchema(t, url), func() store.Store { return sender })
+}
+
 // TestBouncer runs the contract through a pooler that may run each transaction on
 // another connection.
 func TestBouncer(t *testing.T) {
