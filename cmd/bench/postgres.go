@@ -158,7 +158,7 @@ func pgAppends(ctx context.Context, url string) error {
 	}
 	results := make([]result, len(opens))
 	data := entry()
-	for round := range *rounds {
+	measure := func() error {
 		targets := make([]target, len(opens))
 		for i, open := range opens {
 			t, remove, err := open()
@@ -168,7 +168,6 @@ func pgAppends(ctx context.Context, url string) error {
 			defer func() { t.close(); remove() }()
 			targets[i] = t
 		}
-		fmt.Fprintf(os.Stderr, "\rappends to PostgreSQL, round %d of %d", round+1, *rounds)
 		// They take turns in short parts, so that what else the machine does meets all.
 		const parts, warm = 4, 50
 		for part := range parts + 1 {
@@ -186,6 +185,13 @@ func pgAppends(ctx context.Context, url string) error {
 					return err
 				}
 			}
+		}
+		return nil
+	}
+	for round := range *rounds {
+		fmt.Fprintf(os.Stderr, "\rappends to PostgreSQL, round %d of %d", round+1, *rounds)
+		if err := measure(); err != nil {
+			return err
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%60s\r", "")
