@@ -77,6 +77,9 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 	if err != nil {
 		return err
 	}
+	if report.Left > 0 {
+		a.hint("%s given meanwhile and left out, as the new store is not sealed; give them again", terminal.Count(report.Left, "credential was", "credentials were"))
+	}
 	if a.term.JSON {
 		return a.term.PrintJSON(report)
 	}

@@ -39,6 +39,12 @@ func TestMigrateIsKilled(t *testing.T) {
 				threads = append(threads, fmt.Sprint("thread-", i))
 				launch(t, dir, []string{beHostile + "=1"}, "run", "pay", "lines", "--thread", threads[i], "--store", from).ends(4)
 			}
+			var made struct{ Secret string }
+			out := launch(t, dir, nil, "token", "create", "me", "--store", from, "--json").ends(0).said.String()
+			if err := json.Unmarshal([]byte(out), &made); err != nil || made.Secret == "" {
+				t.Fatalf("no token: %v in %s", err, out)
+			}
+			launch(t, dir, nil, "memory", "put", "user/ann/likes", "tea", "--store", from).ends(0)
 			show := func(store, thread string) *perdure.Thread {
 				t.Helper()
 				shown := new(perdure.Thread)
@@ -83,6 +89,14 @@ func TestMigrateIsKilled(t *testing.T) {
 				if moved := show(from, id).Moved; moved == "" || strings.Contains(moved, "@") {
 					t.Errorf("the source says of %s that it moved to %q", id, moved)
 				}
+			}
+			server, address := serve(t, dir, "--store", to)
+			if status, body := get(t, address+"/v1/threads", made.Secret); status != 200 || !strings.Contains(body, threads[0]) {
+				t.Errorf("in the target the token gets %d: %s", status, body)
+			}
+			server.signal(syscall.SIGTERM).ends(0)
+			if said := launch(t, dir, nil, "memory", "get", "user/ann/likes", "--store", to).ends(0).said.String(); !strings.Contains(said, "tea") {
+				t.Errorf("the memory in the target is %s", said)
 			}
 			if p := launch(t, dir, nil, "threads", "--store", from).ends(0); strings.Count(p.said.String(), "moved") != len(threads) || !strings.Contains(p.err.String(), "connect to that store") {
 				t.Errorf("the list of the source says %s%s", p.said.String(), p.err.String())

@@ -35,6 +35,7 @@ func cells(ctx context.Context, s store.Store, after string) (some []store.Cell,
 // copyCells makes the cells of the target equal to those of the source: it writes
 // those that differ, and removes those that the source does not have.
 func (m *migration) copyCells(ctx context.Context) error {
+	m.left = 0
 	for after := ""; ; {
 		ours, more, err := cells(ctx, m.from, after)
 		if err != nil {
@@ -64,7 +65,11 @@ func (m *migration) copyCells(ctx context.Context) error {
 func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto string) error {
 	want, seen := map[string][]byte{}, map[string]store.Version{}
 	for _, c := range ours {
-		if treat(c.Key) == copied {
+		switch {
+		case treat(c.Key) != copied:
+		case m.onlySealed(c):
+			m.left++
+		default:
 			want[c.Key] = c.Value
 		}
 	}

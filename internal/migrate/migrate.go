@@ -1,6 +1,6 @@
 // Package migrate moves everything in a store to another one: journals entry by
 // entry, cells and blobs byte for byte. It may import the packages threads, archive,
-// lifecycle and upkeep, and what those import.
+// lifecycle and upkeep, what those import, and the wrapper seal.
 //
 // A migration can be killed at any point and run again. A cell of the target records
 // its stage:
@@ -61,8 +61,9 @@ type Report struct {
 	Entries uint64 `json:"entries"`
 	Cells   int    `json:"cells"`
 	Bytes   int64  `json:"bytes"`
-	Hints   int    `json:"hints"`   // rebuilt in the target
-	Already bool   `json:"already"` // an earlier run had completed it
+	Hints   int    `json:"hints"`          // rebuilt in the target
+	Left    int    `json:"left,omitempty"` // credentials left out, as only a sealed store may keep them
+	Already bool   `json:"already"`        // an earlier run had completed it
 }
 
 // The stages that the mark of a target records.
@@ -80,6 +81,7 @@ type migration struct {
 	mark     threads.Copy
 	report   Report
 	progress Progress
+	left     int // credentials that were left out, in the last pass over the cells
 }
 
 // Run moves everything from one store to another, or continues a migration that was
@@ -144,7 +146,7 @@ func (m *migration) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.report.Hints = rebuilt.Hints
+	m.report.Hints, m.report.Left = rebuilt.Hints, m.left
 	return m.advance(ctx, stageDone)
 }
 
@@ -206,6 +208,9 @@ func (m *migration) take(ctx context.Context) error {
 			}
 			return fmt.Errorf("%w: the %s is sealed; its keys are needed to open it", fault.ErrInvalid, what)
 		}
+	}
+	if err := m.checkCredentials(ctx); err != nil {
+		return err
 	}
 	if c, err := threads.ReadCopy(ctx, m.from, threads.CopyCell); err != nil {
 		return err

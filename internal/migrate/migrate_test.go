@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/migrate"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/seal"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -38,10 +41,13 @@ var flows = []perdure.Flow{
 	}),
 }
 
-// fill creates threads of every sort in a store, and stops.
-func fill(t *testing.T, s store.Store) {
+var allFlows = slices.Concat(flows, useFlows)
+
+// fill creates threads of every sort in a store, with outputs of these sizes, and
+// stops.
+func fill(t *testing.T, s store.Store, sizes []int) {
 	t.Helper()
-	k := kit.New(t, s, perdure.Options{}, flows...)
+	k := kit.New(t, s, perdure.Options{}, allFlows...)
 	k.NoteInLedger("book", "one")
 	_, seq := k.NoteInLedger("book", "two")
 	k.MustFork(perdure.ForkRequest{Thread: "book", As: "branch", At: seq})
@@ -58,6 +64,7 @@ func fill(t *testing.T, s store.Store) {
 	kit.NoErr(t, k.Erase(t.Context(), "gone", perdure.EraseOptions{}))
 	other := &kit.Kit{Runtime: k.Tenant("acme").User("ann"), T: t}
 	other.StartOn("book", "asking", "and you?")
+	fillMore(k, s, sizes)
 	k.Rest()
 	k.MustRebuild() // so that summaries are as new as their journals
 	k.Stop()
@@ -147,7 +154,7 @@ func pour(t *testing.T, s, c store.Store) {
 // goesOn expects everything that fill has left waiting to end in a store.
 func goesOn(t *testing.T, s store.Store) {
 	t.Helper()
-	k := kit.New(t, s, perdure.Options{}, flows...)
+	k := kit.New(t, s, perdure.Options{}, allFlows...)
 	for s, err := range k.List(t.Context(), perdure.ListOptions{}) {
 		kit.NoErr(t, err)
 		if s.Moved != "" {
@@ -184,13 +191,14 @@ func goesOn(t *testing.T, s store.Store) {
 	kit.WantErr(t, "the erased thread", err, perdure.ErrNoThread)
 	other := &kit.Kit{Runtime: k.Tenant("acme").User("ann"), T: t}
 	other.EndsAs("book", perdure.Succeeded)
+	worksOn(k, s)
 	k.Stop()
 }
 
 // wantMoved expects the source to be readable but not writable.
 func wantMoved(t *testing.T, s store.Store) {
 	t.Helper()
-	k := kit.New(t, s, perdure.Options{}, flows...)
+	k := kit.New(t, s, perdure.Options{}, allFlows...)
 	k.Rest()
 	for _, thread := range []string{"book", "branch", "big", "ask", "nap", "hear", "family"} {
 		info, err := k.Get(t.Context(), thread)
@@ -265,50 +273,66 @@ func TestMigrate(t *testing.T) {
 			kit.NoErr(t, err)
 			return s
 		},
+		"postgres": func(t *testing.T) store.Store {
+			s, err := pgstore.Open(t.Context(), pgtest.Schema(pgtest.URL(t), t.TempDir()), pgstore.Options{})
+			kit.NoErr(t, err)
+			return s
+		},
 		"sealed": func(t *testing.T) store.Store {
 			s, err := seal.New(t.Context(), memstore.New(), ring)
 			kit.NoErr(t, err)
 			return s
 		},
 	}
-	full := filled(t)
+	open["sealed postgres"] = func(t *testing.T) store.Store {
+		s, err := seal.New(t.Context(), open["postgres"](t), ring)
+		kit.NoErr(t, err)
+		return s
+	}
+	full := filled(t, sizes...)
 	want := contents(t, full)
-	for _, way := range [][2]string{{"memory", "memory"}, {"sqlite", "file"}, {"file", "sqlite"}, {"sealed", "memory"}, {"sqlite", "sealed"}, {"sealed", "sealed"}} {
-		t.Run(way[0]+" to "+way[1], func(t *testing.T) {
-			from, to, opts := open[way[0]](t), open[way[1]](t), migrate.Options{To: "there", Grace: 1}
-			defer from.Close()
-			defer to.Close()
+	for _, way := range [][]string{{"memory", "memory"}, {"sqlite", "file"}, {"file", "sqlite"}, {"sealed", "memory"}, {"sqlite", "sealed"}, {"sealed", "sealed"},
+		{"sqlite", "postgres", "sqlite"}, {"file", "postgres"}, {"sqlite", "sealed postgres", "sealed"}, {"sealed", "sealed postgres"}} {
+		t.Run(strings.Join(way, " to "), func(t *testing.T) {
+			from, opts := open[way[0]](t), migrate.Options{To: "there", Grace: 1}
+			t.Cleanup(func() { from.Close() })
 			pour(t, full, from)
-			report, err := migrate.Run(t.Context(), from, to, opts)
-			kit.NoErr(t, err)
-			if report.Threads < 8 || report.Entries == 0 || report.Cells == 0 || report.Hints == 0 {
-				t.Errorf("the report is %+v", report)
+			for _, kind := range way[1:] {
+				to := open[kind](t)
+				t.Cleanup(func() { to.Close() })
+				report, err := migrate.Run(t.Context(), from, to, opts)
+				kit.NoErr(t, err)
+				if report.Threads < 8+len(sizes) || report.Entries == 0 || report.Cells == 0 || report.Hints == 0 || report.Left != 0 {
+					t.Errorf("the report is %+v", report)
+				}
+				wantSame(t, want, contents(t, to))
+				wantSame(t, want, left(t, from))
+				again, err := migrate.Run(t.Context(), from, to, opts)
+				if err != nil || !again.Already {
+					t.Errorf("again: %+v, %v", again, err)
+				}
+				_, err = migrate.Run(t.Context(), from, memstore.New(), opts)
+				kit.WantErr(t, "to another store", err, perdure.ErrMoved)
+				kit.Bubble(t, "source", func(t *testing.T) { wantMoved(t, clone(t, from)) })
+				now := time.Now()
+				kit.Bubble(t, "target", func(t *testing.T) {
+					time.Sleep(time.Until(now)) // virtual time starts before the migration
+					goesOn(t, clone(t, to))
+				})
+				from = to
 			}
-			wantSame(t, want, contents(t, to))
-			wantSame(t, want, left(t, from))
-			again, err := migrate.Run(t.Context(), from, to, opts)
-			if err != nil || !again.Already {
-				t.Errorf("again: %+v, %v", again, err)
-			}
-			_, err = migrate.Run(t.Context(), from, memstore.New(), opts)
-			kit.WantErr(t, "to another store", err, perdure.ErrMoved)
-			kit.Bubble(t, "source", func(t *testing.T) { wantMoved(t, clone(t, from)) })
-			now := time.Now()
-			kit.Bubble(t, "target", func(t *testing.T) {
-				time.Sleep(time.Until(now)) // virtual time starts before the migration
-				goesOn(t, clone(t, to))
-			})
 		})
 	}
 }
 
 // filled returns a store in memory with what fill creates.
-func filled(t *testing.T) store.Store {
+func filled(t *testing.T, sizes ...int) store.Store {
 	t.Helper()
+	t.Setenv("PERDURE_KEYS", keys)
 	s := memstore.New()
 	kit.Bubble(t, "fill", func(t *testing.T) {
 		inside := memstore.New()
-		fill(t, inside)
+		fill(t, inside, sizes)
 		pour(t, inside, s)
 	})
 	return s
