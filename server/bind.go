@@ -19,7 +19,6 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/store"
 )
 
 // handle binds an operation to a function from its input to its output.
@@ -81,17 +80,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // the caller's fault.
 func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	p := api.ProblemOf(err)
-	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil && !s.logged(err) {
+	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil && !threads.Behind(s.rt).All.Logged(err) {
 		s.opts.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	return p
-}
-
-// logged reports whether an error comes from a store whose failures the runtime
-// logs itself: once when they begin and once when they end.
-func (s *Server) logged(err error) bool {
-	_, told := store.As[store.Notifier](threads.Behind(s.rt).All.Store)
-	return told && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull))
 }
 
 // tell writes a problem, or the body given in its place.

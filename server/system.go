@@ -112,7 +112,7 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 	if err == nil {
 		return nil
 	}
-	if s.probed.err == nil && !s.logged(err) {
+	if s.probed.err == nil && !threads.Behind(s.rt).All.Logged(err) {
 		s.opts.Logger.Error("the store is not ready", "error", err)
 	}
 	if errors.Is(err, store.ErrFull) {

@@ -101,6 +101,9 @@ func TestServerIsDown(t *testing.T) {
 		})
 	}
 	for _, n := range slices.Backward(members) {
+		if said := n.said(); strings.Contains(said, "looking for") {
+			t.Errorf("process %d logs what follows from the outage:\n%s", n.life, tail(said))
+		}
 		n.signal(syscall.SIGTERM)
 		p.end(n, 0)
 	}

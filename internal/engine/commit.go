@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -243,7 +242,7 @@ func (p *Pass) readTail(patient bool) ([]store.Entry, error) {
 		if !patient || threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
 			return nil, p.lose(err)
 		}
-		p.engine.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
+		p.engine.threads.Warn("reading a tail", err, "thread", p.name)
 		select {
 		case <-p.io.Done():
 			return nil, p.lose(err)
@@ -372,7 +371,7 @@ func (p *Pass) watch() {
 			p.order.tail.Unlock()
 		}
 		if err != nil && p.ctx.Err() == nil {
-			p.engine.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
+			p.engine.threads.Warn("following a thread", err, "thread", p.name)
 		}
 	}
 }

@@ -69,6 +69,20 @@ func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Du
 	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
+// Logged reports whether err comes from a store whose failures the runtime logs
+// itself: once when they begin and once when they end.
+func (c *Threads) Logged(err error) bool {
+	_, told := store.As[store.Notifier](c.Store)
+	return told && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull))
+}
+
+// Warn logs an error of work that no caller is waiting for, unless it is Logged.
+func (c *Threads) Warn(doing string, err error, args ...any) {
+	if !c.Logged(err) {
+		c.Log.Warn(doing, append(args, "error", err)...)
+	}
+}
+
 // Remove deletes a cell. If only is not "", it leaves a cell with another value
 // alone.
 func (c *Threads) Remove(ctx context.Context, key, only string) error {

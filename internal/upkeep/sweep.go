@@ -47,7 +47,7 @@ func (s *sweeper) run(ctx context.Context) {
 			return
 		case errors.Is(err, threads.ErrNothing):
 		case err != nil:
-			s.threads.Log.Warn("looking for lost hints", "error", err)
+			s.threads.Warn("looking for lost hints", err)
 		case b.Hints+b.Summaries+b.Damaged > 0:
 			s.threads.Log.Warn("looked for lost hints", "threads", b.Threads, "hints", b.Hints, "summaries", b.Summaries, "damaged", b.Damaged, "orphans", b.Orphans)
 		default:

@@ -30,7 +30,7 @@ func (w *Worker) lookAt(h due.Hint, execute func() error) {
 	if err == nil || errors.Is(err, fault.ErrErased) {
 		return
 	}
-	w.threads.Log.Warn("looking at a thread", "thread", h.Thread, "error", err)
+	w.threads.Warn("looking at a thread", err, "thread", h.Thread)
 	wait := time.Second
 	if errors.Is(err, fault.ErrCorrupt) {
 		wait = blockedAgain

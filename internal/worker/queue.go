@@ -254,7 +254,7 @@ func (w *Worker) muster(ctx context.Context) {
 	alive, died, err := w.others.Roster(ctx, w.id)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.threads.Log.Warn("looking for other workers", "error", err)
+			w.threads.Warn("looking for other workers", err)
 		}
 		return
 	}

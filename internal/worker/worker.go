@@ -122,7 +122,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
 	defer cancel()
 	if releaseErr := w.lease.Release(release); err == nil && releaseErr != nil && !errors.Is(releaseErr, store.ErrClosed) {
-		w.threads.Log.Warn("releasing a lease", "error", releaseErr)
+		w.threads.Warn("releasing a lease", releaseErr)
 	}
 	return err
 }
@@ -194,7 +194,7 @@ func (w *Worker) loop(ctx context.Context) error {
 			if threads.IsUnusable(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
-			w.threads.Log.Warn("looking for due work", "error", err)
+			w.threads.Warn("looking for due work", err)
 		}
 		again.Reset(wait)
 	}

@@ -29,6 +29,9 @@
 // A statement whose answer is lost, because the connection fails or the server does
 // not answer within [Options.Timeout], may have taken effect: the call returns
 // [store.ErrUnavailable], and store.AppendOnce finds out. The next call reconnects.
+// While the server cannot be reached, a handle tries one connection at a time, with
+// pauses that grow to a second. Calls that need one wait for the outcome of such an
+// attempt, or for the end of their context.
 //
 // Steps of package pgtx commit rows of the program together with their outcome, see
 // [store.Transactor]. Such a transaction has a connection of its own while it is

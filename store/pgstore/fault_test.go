@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -17,9 +18,9 @@ import (
 	"github.com/perdure/perdure/store/storetest"
 )
 
-// flaky starts a proxy to the tests' server that cuts each connection after a random
-// number of bytes. It returns its URL and the number of cuts.
-func flaky(t *testing.T) (string, *atomic.Int64) {
+// relay starts a proxy to the tests' server and returns its URL. Carry connects the
+// two ends of a connection until it is over.
+func relay(t *testing.T, carry func(near, far net.Conn)) string {
 	t.Helper()
 	base := pgtest.URL(t)
 	_, rest, _ := strings.Cut(base, "@")
@@ -29,7 +30,6 @@ func flaky(t *testing.T) (string, *atomic.Int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	cuts := new(atomic.Int64)
 	go func() {
 		for {
 			near, err := l.Accept()
@@ -41,31 +41,45 @@ func flaky(t *testing.T) (string, *atomic.Int64) {
 				near.Close()
 				continue
 			}
-			var left atomic.Int64
-			left.Store(4000 + rand.Int64N(30_000)) // a connection takes about 3000 to begin
-			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-				go func() {
-					defer near.Close()
-					defer far.Close()
-					for buf := make([]byte, 4096); ; {
-						n, err := way[1].Read(buf)
-						room := left.Add(-int64(n))
-						if room < 0 {
-							n = max(0, n+int(room))
-						}
-						if _, wrote := way[0].Write(buf[:n]); err != nil || wrote != nil {
-							return
-						}
-						if room < 0 {
-							cuts.Add(1)
-							return
-						}
-					}
-				}()
-			}
+			go func() {
+				defer near.Close()
+				defer far.Close()
+				carry(near, far)
+			}()
 		}
 	}()
-	return strings.Replace(base, server, l.Addr().String(), 1), cuts
+	return strings.Replace(base, server, l.Addr().String(), 1)
+}
+
+// flaky starts a proxy that cuts each connection after a random number of bytes. It
+// returns its URL and the number of cuts.
+func flaky(t *testing.T) (string, *atomic.Int64) {
+	cuts := new(atomic.Int64)
+	return relay(t, func(near, far net.Conn) {
+		var left atomic.Int64
+		left.Store(4000 + rand.Int64N(30_000)) // a connection takes about 3000 to begin
+		over := make(chan struct{}, 2)
+		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+			go func() {
+				defer func() { over <- struct{}{} }()
+				for buf := make([]byte, 4096); ; {
+					n, err := way[1].Read(buf)
+					room := left.Add(-int64(n))
+					if room < 0 {
+						n = max(0, n+int(room))
+					}
+					if _, wrote := way[0].Write(buf[:n]); err != nil || wrote != nil {
+						return
+					}
+					if room < 0 {
+						cuts.Add(1)
+						return
+					}
+				}
+			}()
+		}
+		<-over
+	}), cuts
 }
 
 // TestLostAnswers cuts the connections of writers of batches. Each append takes
@@ -123,6 +137,76 @@ func TestLostAnswers(t *testing.T) {
 	}
 	if t.Logf("%d appends, %d cuts", writers*each, cuts.Load()); cuts.Load() == 0 {
 		t.Error("nothing was cut")
+	}
+}
+
+// TestOutageIsNoStorm has a thousand callers that try again and again while every
+// connection is refused: the server meets a few attempts, not thousands. All callers
+// go on when it is back.
+func TestOutageIsNoStorm(t *testing.T) {
+	const callers, each, most = 1000, 3, 100
+	var away atomic.Bool
+	var dials, failed atomic.Int64
+	near := relay(t, func(near, far net.Conn) {
+		dials.Add(1)
+		if away.Load() {
+			return
+		}
+		over := make(chan struct{}, 2)
+		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+			go func() {
+				io.Copy(way[0], way[1])
+				over <- struct{}{}
+			}()
+		}
+		<-over
+	})
+	s, err := pgstore.Open(t.Context(), pgtest.Schema(near, t.TempDir()), pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	away.Store(true)
+	dials.Store(0)
+	var waiting, ended sync.WaitGroup
+	waiting.Add(callers)
+	for i := range callers {
+		ended.Go(func() {
+			call := func() error {
+				switch i % 4 {
+				case 0:
+					_, err := s.Append(t.Context(), fmt.Sprint("journal ", i), 0, []byte("entry"))
+					return err
+				case 1:
+					tx, err := s.Begin(t.Context(), nil)
+					if err == nil {
+						err = tx.Rollback()
+					}
+					return err
+				}
+				_, err := s.Get(t.Context(), "none")
+				return err
+			}
+			for n := 1; ; n++ {
+				err := call()
+				if !errors.Is(err, store.ErrUnavailable) {
+					if n <= each || err != nil && !errors.Is(err, store.ErrNotFound) {
+						t.Errorf("call %d of caller %d: %v", n, i, err)
+					}
+					return
+				}
+				if failed.Add(1); n == each {
+					waiting.Done()
+				}
+			}
+		})
+	}
+	waiting.Wait()
+	n := dials.Load()
+	away.Store(false)
+	ended.Wait()
+	if t.Logf("%d calls failed while %d connections were tried", failed.Load(), n); n > most {
+		t.Errorf("%d connections were tried for %d calls, want at most %d", n, failed.Load(), most)
 	}
 }
 

@@ -23,6 +23,7 @@ type news struct {
 	s      *Store
 	id     string          // of this handle, which does not need its own news
 	listen *pgx.ConnConfig // nil if there is no connection that can listen
+	gate   *gate           // of the server that it connects to
 
 	kick chan struct{} // holds one: there is something to tell
 	join chan struct{} // holds one: there is another transaction in open
@@ -64,8 +65,8 @@ const (
 	toldHere        // the sender has begun to listen; an older handle finds out by looking
 )
 
-func newNews(s *Store, listen *pgx.ConnConfig) *news {
-	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), names: map[string]struct{}{}, open: map[string][]string{}}
+func newNews(s *Store, listen *pgx.ConnConfig, g *gate) *news {
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, gate: g, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), names: map[string]struct{}{}, open: map[string][]string{}}
 	n.ended.Go(n.tell)
 	n.ended.Go(n.follow)
 	return n
@@ -301,11 +302,12 @@ func (n *news) hear() {
 func (n *news) hearOnce(ctx context.Context) bool {
 	bounded, cancel := n.s.call(ctx)
 	defer cancel()
-	c, err := pgx.ConnectConfig(bounded, n.listen)
+	c, err := n.gate.connect(bounded, n.listen.Copy())
 	if err != nil {
 		return false
 	}
 	defer c.Close(bounded)
+	_ = entered(c, nil)
 	class, object := n.presence()
 	if _, err := c.Exec(bounded, "LISTEN "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
 		return false

@@ -51,6 +51,7 @@ type Store struct {
 	timeout    time.Duration
 	durability store.Durability
 	pool       *pgxpool.Pool
+	gate       gate
 	writer     *writer
 	news       *news
 
@@ -117,22 +118,24 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
 	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")
 	s.sqlList = s.sql("SELECT key, version, value FROM SCHEMA.cells WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3")
-	config.AfterConnect = s.admit
-	if !pooled {
-		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			if err := s.admit(ctx, c); err != nil {
-				return err
-			}
+	config.BeforeConnect = s.gate.enter
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		err := s.admit(ctx, c)
+		if err == nil && !pooled {
 			// Plans are made once, and stay good when a table grows.
-			_, err := c.Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
-			return err
+			_, err = c.Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
 		}
+		return entered(c, err)
 	}
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return nil, s.failed("open", err)
 	}
 	s.writer = newWriter(s)
-	s.news = newNews(s, listen)
+	direct := &s.gate
+	if pooled { // what listens has another server
+		direct = new(gate)
+	}
+	s.news = newNews(s, listen, direct)
 	return s, nil
 }
 
@@ -298,5 +301,5 @@ func (s *Store) usable(ctx context.Context) error {
 
 // call returns a context that bounds one statement.
 func (s *Store) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.timeout)
+	return context.WithTimeout(called(ctx), s.timeout)
 }

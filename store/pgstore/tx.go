@@ -96,13 +96,15 @@ func (s *Store) beginFailed(ctx context.Context, err error) error {
 
 // connect opens a connection that is as durable as the store.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	c, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
-	if err == nil {
-		if err = s.admit(ctx, c); err != nil {
-			cutOff(c)
-		}
+	c, err := s.gate.connect(ctx, s.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	if err := entered(c, s.admit(ctx, c)); err != nil {
+		cutOff(c)
+		return nil, err
+	}
+	return c, nil
 }
 
 // takeIdle returns a connection that an earlier transaction left, nil if there is
