@@ -32,7 +32,7 @@ import (
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
-	"github.com/perdure/perdure/store/sqlitestore"
+	"github.com/perdure/perdure/store"
 )
 
 //go:embed testdata/clients/package.json
@@ -58,7 +58,7 @@ func clientModules(t testing.TB) string {
 const proofEnv = "PERDURE_PROOF_SERVER"
 
 // proofOrder tells a process what to serve.
-type proofOrder struct{ Path, Addr, Origin string }
+type proofOrder struct{ URL, Addr, Origin string }
 
 // proofText is what step i of a run says, word by word.
 func proofText(run string, i int) []string {
@@ -103,7 +103,7 @@ func TestProofServer(t *testing.T) {
 		os.Exit(3) // the test is gone
 	}()
 	ctx := context.Background()
-	s := servertest.Must(sqlitestore.Open(ctx, order.Path, sqlitestore.Options{}))(t)
+	s := servertest.Must(store.Open(ctx, order.URL))(t)
 	rt := servertest.Must(perdure.New(ctx, s, perdure.Options{Lease: 300 * time.Millisecond}, proofTalk))(t)
 	l := servertest.Must(net.Listen("tcp", order.Addr))(t)
 	go rt.Work(ctx)
@@ -383,19 +383,25 @@ func startNode(t *testing.T, site string) {
 // TestRealClientsLoseNothing lets clients that others wrote follow a thread
 // while their connections are cut and the server is killed.
 func TestRealClientsLoseNothing(t *testing.T) {
+	for name, url := range stores {
+		t.Run(name, func(t *testing.T) { realClients(t, url(t)) })
+	}
+}
+
+func realClients(t *testing.T, url string) {
 	kills, cuts := 20, int64(500)
 	if testing.Short() {
-		kills, cuts = 5, 100
+		kills, cuts = 3, 60
 	}
 	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	proxy := newProofProxy(t, addr)
 	site, reports, hearing := proofSite(t, "http://"+proxy.Addr().String()+"/v1/threads/proof/events")
-	order := proofOrder{Path: filepath.Join(t.TempDir(), "proof.db"), Addr: addr, Origin: site.URL}
+	order := proofOrder{URL: url, Addr: addr, Origin: site.URL}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	s := servertest.Must(sqlitestore.Open(ctx, order.Path, sqlitestore.Options{}))(t)
+	s := servertest.Must(store.Open(ctx, order.URL))(t)
 	defer s.Close()
 	rt := servertest.Must(perdure.New(ctx, s, perdure.Options{}, proofTalk))(t)
 	started := 0

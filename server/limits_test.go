@@ -17,10 +17,13 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
-	"github.com/perdure/perdure/store/sqlitestore"
+	_ "github.com/perdure/perdure/store/pgstore"     // postgres: URLs
+	_ "github.com/perdure/perdure/store/sqlitestore" // sqlite: URLs
 )
 
 // stalled asks for something and reads no more than the head of the answer.
@@ -226,8 +229,23 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 // TestStalledReaderHoldsUpNobody lets readers that never read stand beside a
 // run with megabytes of events.
 func TestStalledReaderHoldsUpNobody(t *testing.T) {
+	for name, url := range stores {
+		t.Run(name, func(t *testing.T) {
+			s := servertest.Must(store.Open(t.Context(), url(t)))(t)
+			t.Cleanup(func() { s.Close() })
+			stalledReader(t, s)
+		})
+	}
+}
+
+// stores has functions that return the URLs of new stores, by their name.
+var stores = map[string]func(*testing.T) string{
+	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "s.db") },
+	"postgres": func(t *testing.T) string { return pgtest.Schema(pgtest.URL(t), t.TempDir()) },
+}
+
+func stalledReader(t *testing.T, store store.Store) {
 	const steps, size = 96, 256 << 10
-	store := servertest.Must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{}))(t)
 	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, largeFlow(func(int) int { return size }))
 	s.Start("a", "large", 1)
 	runtime.GC()

@@ -14,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
@@ -80,6 +82,12 @@ func TestForkStorm(t *testing.T) {
 	kit.Bubble(t, "memstore", func(t *testing.T) { forkStorm(t, memstore.New(), 50) })
 	t.Run("sqlitestore", func(t *testing.T) {
 		s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+		kit.NoErr(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		forkStorm(t, s, 8)
+	})
+	t.Run("pgstore", func(t *testing.T) {
+		s, err := pgstore.Open(t.Context(), pgtest.Schema(pgtest.URL(t), t.TempDir()), pgstore.Options{})
 		kit.NoErr(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		forkStorm(t, s, 8)

@@ -21,18 +21,26 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 	"github.com/perdure/perdure/store/observed"
+	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
-// onStores runs a test on a store in memory and on one in a file.
+// onStores runs a test on a store in memory, on one in a file and on one in PostgreSQL.
 func onStores(t *testing.T, test func(t *testing.T, s store.Store)) {
 	t.Run("memstore", func(t *testing.T) { test(t, memstore.New()) })
 	t.Run("sqlitestore", func(t *testing.T) {
 		s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{})
+		kit.NoErr(t, err)
+		defer s.Close()
+		test(t, s)
+	})
+	t.Run("pgstore", func(t *testing.T) {
+		s, err := pgstore.Open(t.Context(), pgtest.Schema(pgtest.URL(t), t.TempDir()), pgstore.Options{})
 		kit.NoErr(t, err)
 		defer s.Close()
 		test(t, s)

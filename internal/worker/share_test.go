@@ -14,18 +14,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
 // TestTwoHandlesOnOneStoreWorkTogether has one runtime that executes and one,
 // as in another process, that starts, watches, steers and answers.
 func TestTwoHandlesOnOneStoreWorkTogether(t *testing.T) {
-	for _, scheme := range []string{"sqlite:", "file:"} {
+	for _, scheme := range []string{"sqlite:", "file:", "postgres:"} {
 		t.Run(scheme, func(t *testing.T) {
 			url := scheme + filepath.Join(t.TempDir(), "s")
+			if scheme == "postgres:" {
+				url = pgtest.Schema(pgtest.URL(t), t.TempDir())
+			}
 			open := func() store.Store {
 				s, err := store.Open(t.Context(), url)
 				kit.NoErr(t, err)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/research"
+	"github.com/perdure/perdure/internal/pgtest"
+	_ "github.com/perdure/perdure/store/pgstore" // postgres: URLs
 )
 
 // news is a line that the program prints: an event, or a piece of a reply.
@@ -30,14 +33,43 @@ func TestSurvivesKills(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		exe += ".exe"
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", withPostgres(t), "-o", exe, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		survivesKills(t, exe, "sqlite:"+filepath.ToSlash(filepath.Join(t.TempDir(), "research.db")))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		survivesKills(t, exe, pgtest.Schema(pgtest.URL(t), t.TempDir()))
+	})
+}
+
+// withPostgres returns an overlay for go build in which the program imports pgstore.
+func withPostgres(t *testing.T) string {
+	t.Helper()
+	here, err := filepath.Abs("postgres.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, overlay := filepath.Join(t.TempDir(), "postgres.go"), filepath.Join(t.TempDir(), "overlay.json")
+	data, err := json.Marshal(map[string]any{"Replace": map[string]string{here: file}})
+	if err == nil {
+		err = errors.Join(os.WriteFile(overlay, data, 0o600), os.WriteFile(file, []byte("package main\n\nimport _ \"github.com/perdure/perdure/store/pgstore\"\n"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
+
+func survivesKills(t *testing.T, exe, url string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only a hanging program takes that long
 	defer cancel()
 	dir := t.TempDir()
 	command := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, exe, append(args, "--store", "sqlite:research.db")...)
+		cmd := exec.CommandContext(ctx, exe, append(args, "--store", url)...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PERDURE_PACE=20ms", "PERDURE_STORE=", "PERDURE_SERVER=", "XDG_STATE_HOME="+dir)
 		return cmd
@@ -95,13 +127,13 @@ func TestSurvivesKills(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", args[0], err, out)
 		}
 	}
-	check(t, dir, busy)
+	check(t, url, dir, busy)
 }
 
 // check looks at what is recorded and published.
-func check(t *testing.T, dir string, busy int) {
+func check(t *testing.T, url, dir string, busy int) {
 	t.Helper()
-	rt, err := perdure.Open(t.Context(), "sqlite:"+filepath.ToSlash(filepath.Join(dir, "research.db")), research.Flow(research.Options{}))
+	rt, err := perdure.Open(t.Context(), url, research.Flow(research.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
