@@ -58,6 +58,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
 	const postgres = `(github\.com/jackc/(pgx/v5|pgpassfile|pgservicefile|puddle/v2)|golang\.org/x/(crypto|sync|text))(/.*)?`
+	const redis = `(github\.com/(redis/go-redis/v9|cespare/xxhash/v2)|go\.uber\.org/atomic|golang\.org/x/sys)(/.*)?`
 	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
 	const below = `PERDURE/(store|internal/(blob|clock|due|exact|fault|journal|scrub|strict|tree))`
 	rules := []struct {
@@ -70,6 +71,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
 		{`\./store/sqlitestore/sqltx`, `PERDURE|PERDURE/(store(/(memstore|sqlitestore))?|internal/.*)|` + sqlite},
 		{`\./store/pgstore`, `PERDURE/store|` + postgres},
+		{`\./store/redisstore`, `PERDURE/store|` + redis},
 		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/(memstore|pgstore))?|internal/.*)|` + postgres},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
@@ -103,7 +105,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/pgtest/services`, `PERDURE/internal/pgtest`},
-		{`\./internal/(bell|clock|linediff|npm|pgtest|strict|inproc|peer|scrub|sse)`, ``},
+		{`\./internal/(bell|clock|linediff|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./server/internal/feed`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -153,7 +153,10 @@ func raw(v any) json.RawMessage {
 	return b
 }
 
-func init() { sweeps.Stores["postgres"] = kit.Postgres }
+func init() {
+	sweeps.Stores["postgres"] = kit.Postgres
+	sweeps.Stores["redis"] = kit.Redis
+}
 
 func sweep(t *testing.T, c perduretest.Crash) {
 	t.Helper()

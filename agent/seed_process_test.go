@@ -16,9 +16,11 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
@@ -48,6 +50,10 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		dir := t.TempDir()
 		seedThreeProcesses(t, dir, pgtest.Schema(pgtest.URL(t), dir))
+	})
+	t.Run("redis", func(t *testing.T) {
+		dir := t.TempDir()
+		seedThreeProcesses(t, dir, redistest.Prefix(redistest.URL(t), dir))
 	})
 }
 

@@ -219,14 +219,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	defer l.Close()
 	s := threads.Behind(l.Runtime).All.Store
 	d.note("store", fine, "", "%s opens in %v", link.StoreName(url), round(time.Since(begin)))
-	switch class := store.DurabilityOf(s); class {
-	case store.Power:
-		d.note("durability", fine, "", "an acknowledged write survives a power failure")
-	case store.Process:
-		d.note("durability", poor, "keep it on a disk, with the default settings", "writes survive the death of the process, but not a power failure")
-	default:
-		d.note("durability", poor, "use sqlite: for data that is to last", "nothing survives the process")
-	}
+	d.durability(s)
 	if folder != "" {
 		d.disk(folder)
 	}
@@ -238,6 +231,24 @@ func (d *doctor) openStore(ctx context.Context) {
 	}
 	d.workers(stats)
 	d.threads(ctx, l.Runtime)
+}
+
+// durability says what writes survive, and what could be changed.
+func (d *doctor) durability(s store.Store) {
+	advice := func(otherwise string) string {
+		if weak, ok := store.As[store.Weak](s); ok && weak.Weakness() != "" {
+			return weak.Weakness()
+		}
+		return otherwise
+	}
+	switch class := store.DurabilityOf(s); class {
+	case store.Power:
+		d.note("durability", fine, "", "an acknowledged write survives a power failure")
+	case store.Process:
+		d.note("durability", poor, advice("keep it on a disk, with the default settings"), "writes survive the death of the process, but not a power failure")
+	default:
+		d.note("durability", poor, advice("use sqlite: for data that is to last"), "nothing is sure to survive the process that holds it")
+	}
 }
 
 // adviceOn says what to do about a store that does not open.

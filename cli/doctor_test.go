@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // TestDoctorJudgesTheClock by its year, and by the monotonic one.
@@ -29,3 +32,24 @@ func TestDoctorJudgesTheClock(t *testing.T) {
 		}
 	}
 }
+
+// TestDoctorSaysWhyAStoreIsWeak, if the store knows.
+func TestDoctorSaysWhyAStoreIsWeak(t *testing.T) {
+	for s, want := range map[store.Store]string{
+		memstore.New(): "use sqlite:",
+		weakStore{memstore.New(), "set fsync always"}: "set fsync always",
+	} {
+		d := &doctor{app: testApp(terminal.Terminal{})}
+		d.durability(s)
+		if got := d.found[0]; got.Status != poor || !strings.Contains(got.Fix, want) {
+			t.Errorf("the doctor says %+v, want %q", got, want)
+		}
+	}
+}
+
+type weakStore struct {
+	store.Store
+	why string
+}
+
+func (w weakStore) Weakness() string { return w.why }

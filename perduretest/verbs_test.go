@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/sweeps"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 )
 
 // progressLog is a resumable dep that is as it should be.
@@ -164,7 +165,10 @@ func playEvery(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 	return nil
 }
 
-func init() { sweeps.Stores["postgres"] = kit.Postgres }
+func init() {
+	sweeps.Stores["postgres"] = kit.Postgres
+	sweeps.Stores["redis"] = kit.Redis
+}
 
 func TestCrashEverywhereEveryVerb(t *testing.T) {
 	var fx Effects
@@ -195,10 +199,13 @@ func TestCrashEverywhereCancel(t *testing.T) {
 	}
 	CrashEverywhere(t, c)
 	if testing.Short() {
-		t.Run("postgres", func(t *testing.T) {
-			c.Store = kit.Postgres(t)
-			CrashEverywhere(t, c)
-		})
+		for name, stores := range sweeps.Stores {
+			t.Run(name, func(t *testing.T) {
+				c := c
+				c.Store = stores(t)
+				CrashEverywhere(t, c)
+			})
+		}
 	}
 }
 

@@ -44,3 +44,18 @@ func DurabilityOf(s Store) Durability {
 	}
 	return None
 }
+
+// Weak is the upgrade of stores that can say why they are not of class [Power], for
+// people who could change it.
+type Weak interface {
+	// Weakness says what makes acknowledged writes less durable, and what to change,
+	// "" for class Power.
+	Weakness() string
+}
+
+func weakness(s Store) string {
+	if w, ok := As[Weak](s); ok && w.Weakness() != "" {
+		return w.Weakness()
+	}
+	return "use another store, or settings that are durable"
+}

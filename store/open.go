@@ -42,9 +42,9 @@ func Require(d Durability) OpenOption {
 }
 
 // Open opens the store at url with the driver registered for its scheme, as in
-// "memory:", "file:DIR", "sqlite:FILE" and "postgres://HOST/DATABASE". The program
-// has to import the driver's package; one that knows its driver can call the driver's
-// own constructor instead.
+// "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE" and "redis://HOST".
+// The program has to import the driver's package; one that knows its driver can call
+// the driver's own constructor instead.
 func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	var o openOptions
 	for _, opt := range opts {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	}
 	if got := DurabilityOf(s); got < o.require {
 		s.Close()
-		return nil, fmt.Errorf("%w: the %s store survives %s, but %s was required; use another store, or settings that are durable", ErrWeak, scheme, got.survives(), o.require)
+		return nil, fmt.Errorf("%w: the %s store survives %s, but %s was required; %s", ErrWeak, scheme, got.survives(), o.require, weakness(s))
 	}
 	return s, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 )
 
 func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
@@ -29,7 +30,10 @@ func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
 	return rt, memory.Of(rt)
 }
 
-func init() { sweeps.Stores["postgres"] = kit.Postgres }
+func init() {
+	sweeps.Stores["postgres"] = kit.Postgres
+	sweeps.Stores["redis"] = kit.Redis
+}
 
 func TestMemoryKeepsVersions(t *testing.T) {
 	ctx, ann := t.Context(), memory.User("ann", "clerk")

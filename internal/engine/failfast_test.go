@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 )
 
 var errDeclined = perdure.Coded("declined", errors.New("the card was declined"))
@@ -475,7 +476,10 @@ func TestFailFastByADecisionIsDecidedAnewInAFork(t *testing.T) {
 	})
 }
 
-func init() { sweeps.Stores["postgres"] = kit.Postgres }
+func init() {
+	sweeps.Stores["postgres"] = kit.Postgres
+	sweeps.Stores["redis"] = kit.Redis
+}
 
 // TestCrashEverywhereInAGroupThatFailsFast cuts it at every write: between the
 // failure and the entry that closes the others, before and after the cancels of

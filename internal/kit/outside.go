@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 )
 
@@ -20,6 +21,12 @@ func Postgres(t *testing.T) func() store.Store {
 	t.Helper()
 	url := pgtest.With(pgtest.Schema(pgtest.URL(t), t.TempDir()), "synchronous_commit", "off")
 	return Outside(t, must(store.Open(context.Background(), url))(t))
+}
+
+// Redis is Postgres for a Redis server, which keeps nothing on disk.
+func Redis(t *testing.T) func() store.Store {
+	t.Helper()
+	return Outside(t, must(store.Open(context.Background(), redistest.Prefix(redistest.Volatile(t), t.TempDir())))(t))
 }
 
 // Outside returns a function that makes empty stores within another one, for use

@@ -14,9 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 )
 
-func init() { sweeps.Stores["postgres"] = kit.Postgres }
+func init() {
+	sweeps.Stores["postgres"] = kit.Postgres
+	sweeps.Stores["redis"] = kit.Redis
+}
 
 // TestCrashEverywhereInAFamily cuts a parent and its children at every write:
 // one that succeeds, one that fails, and one that has children of its own.

@@ -19,10 +19,12 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/pgstore"
+	_ "github.com/perdure/perdure/store/redisstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
@@ -31,7 +33,7 @@ import (
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
 	kills := kit.Sized(20, 300, 1000)
-	for _, scheme := range []string{"sqlite", "file", "postgres"} {
+	for _, scheme := range []string{"sqlite", "file", "postgres", "redis"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {
 				var order killOrder
@@ -45,6 +47,9 @@ func TestKill(t *testing.T) {
 			k := &killer{T: t, dir: dir, url: scheme + ":" + filepath.Join(dir, "store"), seed: rand.Uint64()}
 			if scheme == "postgres" {
 				k.url = pgtest.Schema(pgtest.URL(t), dir)
+			}
+			if scheme == "redis" {
+				k.url = redistest.Prefix(redistest.URL(t), dir)
 			}
 			k.rng = rand.New(rand.NewPCG(k.seed, 0))
 			defer func() { t.Log(k) }()

@@ -47,6 +47,7 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 		}
 	})
 	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(50, 100, 1000)) })
+	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(50, 100, 1000)) })
 }
 
 func inMemory() store.Store { return memstore.New() }
@@ -93,6 +94,7 @@ func randomFlows(t *testing.T, create func() store.Store, checks int) *coverage 
 func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(3, 1, 1)) })
 	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(24, 3, 1)) })
+	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(24, 3, 1)) })
 }
 
 // fixedFlows plays flows on stores that create makes, with every n-th crash.

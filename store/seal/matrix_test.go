@@ -14,12 +14,14 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/kvstore"
 	"github.com/perdure/perdure/store/memstore"
 	"github.com/perdure/perdure/store/observed"
 	"github.com/perdure/perdure/store/pgstore"
+	"github.com/perdure/perdure/store/redisstore"
 	"github.com/perdure/perdure/store/seal"
 	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/perdure/perdure/store/storetest"
@@ -37,6 +39,9 @@ var drivers = map[string]storetest.Opener{
 	},
 	"pgstore": func(ctx context.Context, dir string) (store.Store, error) {
 		return pgstore.Open(ctx, pgtest.Schema(os.Getenv(pgtest.Env), dir), pgstore.Options{})
+	},
+	"redisstore": func(ctx context.Context, dir string) (store.Store, error) {
+		return redisstore.Open(ctx, redistest.Prefix(os.Getenv(redistest.Env), dir), redisstore.Options{})
 	},
 	"kvstore": func(_ context.Context, dir string) (store.Store, error) {
 		engine, _ := engines.LoadOrStore(dir, &table{cells: map[string]store.Cell{}})
@@ -57,8 +62,11 @@ func TestEveryDriver(t *testing.T) {
 		for wrapper, wrap := range wrappers {
 			t.Run(wrapper+"/"+driver, func(t *testing.T) {
 				t.Parallel()
-				if driver == "pgstore" {
+				switch driver {
+				case "pgstore":
 					pgtest.URL(t)
+				case "redisstore":
+					redistest.URL(t)
 				}
 				storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 					s, err := open(ctx, dir)

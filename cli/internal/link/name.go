@@ -8,17 +8,19 @@ import (
 )
 
 // StoreName returns the URL of a store without what may be secret, as a password, for
-// people and logs. It has the schema, if the URL does.
+// people and logs. It has the schema or the prefix, if the URL does.
 func StoreName(text string) string {
 	u := parseStore(text)
 	if u == nil {
 		return plainName(text)
 	}
-	schema := u.Query().Get("schema")
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	if schema != "" {
-		u.RawQuery = neturl.Values{"schema": {schema}}.Encode()
+	kept := neturl.Values{}
+	for _, param := range []string{"schema", "prefix"} {
+		if value := u.Query().Get(param); value != "" {
+			kept.Set(param, value)
+		}
 	}
+	u.User, u.RawQuery, u.Fragment = nil, kept.Encode(), ""
 	return u.String()
 }
 
