@@ -298,9 +298,9 @@ func TestStartCrash(t *testing.T) {
 }
 
 // startAndDie starts runs in transactions until it dies, at a point of its choice.
-func startAndDie(url, table string) error {
+func startAndDie(p place) error {
 	ctx := context.Background()
-	s, err := pgstore.Open(ctx, url, pgstore.Options{})
+	s, err := pgstore.Open(ctx, p.URL, pgstore.Options{})
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,6 @@ func startAndDie(url, table string) error {
 	if err != nil {
 		return err
 	}
-	p := place{Table: table}
 	for i := 0; ; i++ {
 		input := strings.Repeat("x", []int{1, 300_000}[i%2])
 		tx, err := c.Begin(ctx)
@@ -322,13 +321,13 @@ func startAndDie(url, table string) error {
 		if i > 2 {
 			go func() {
 				time.Sleep(rand.N(30 * time.Millisecond))
-				die(2)
+				kit.Die(3 * time.Millisecond)
 			}()
 		}
 		if err := p.startRow(ctx, rt, tx, perdure.StartRequest{Thread: fmt.Sprint(os.Getpid(), "-", i), Input: input}); err != nil {
 			return err
 		}
-		die(1)
+		kit.Die(0)
 		if i%3 == 2 {
 			err = tx.Rollback(ctx)
 		} else {
@@ -337,7 +336,7 @@ func startAndDie(url, table string) error {
 		if err != nil {
 			return err
 		}
-		die(3)
+		kit.Die(0)
 	}
 }
 
@@ -350,7 +349,7 @@ func TestStartsThatAreKilled(t *testing.T) {
 	kit.NoErr(t, err)
 	for range kit.Sized(5, 40, 320) {
 		cmd := exec.CommandContext(t.Context(), self)
-		cmd.Env = append(os.Environ(), "PGTX_STARTER="+p.URL+" "+p.Table)
+		cmd.Env = append(os.Environ(), "PGTX_STARTER="+p.name())
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.Exited() {
 			t.Fatalf("the process ended by itself: %v\n%s", err, out)
