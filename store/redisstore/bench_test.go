@@ -16,7 +16,8 @@ import (
 )
 
 // BenchmarkAppend appends entries of 1 KiB, on a server with appendfsync always. In
-// comparison, bare pushes to lists with go-redis, a connection for each writer.
+// comparison, bare pushes to lists with go-redis, a connection for each writer, and
+// grouped pushes for all writers in one pipeline.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprint("bare/", writers), func(b *testing.B) {
@@ -31,6 +32,22 @@ func BenchmarkAppend(b *testing.B) {
 			share(b, writers, func(ctx context.Context, w, n int, data []byte) error {
 				return c.RPush(ctx, name+strconv.Itoa(w), data).Err()
 			})
+		})
+		b.Run(fmt.Sprint("grouped/", writers), func(b *testing.B) {
+			c, name, data := client(b, redistest.URL(b)), redistest.Name(), make([]byte, 1024)
+			b.ResetTimer()
+			for n := 0; n < b.N; n += writers {
+				_, err := c.Pipelined(b.Context(), func(p redis.Pipeliner) error {
+					for w := range writers {
+						p.RPush(b.Context(), name+strconv.Itoa(w), data)
+					}
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 		})
 		b.Run(fmt.Sprint("store/", writers), func(b *testing.B) {
 			s := openURL(b, redistest.With(redistest.URL(b), "prefix", redistest.Name()))
