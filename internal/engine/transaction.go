@@ -15,8 +15,10 @@ import (
 )
 
 // InTransaction makes a step run in a transaction of the store, which commits its
-// outcome too. It is open for limit at most, 0 for as long as its context.
-func InTransaction(limit time.Duration) StepOption {
+// outcome too. It is open for limit at most, 0 for as long as its context. The type
+// is that of a StepOption without its name, under which go doc would list it among
+// the functions of package perdure.
+func InTransaction(limit time.Duration) func(*StepOptions) {
 	return func(o *StepOptions) { o.InTx, o.TxLimit = true, limit }
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A charge is a row in the same database as the journal: both are there, or
-// neither.
+// neither. The flow needs a server to run, so the example has no output.
 func Example() {
 	_ = perdure.NewFlow("pay", func(ctx context.Context, cents int) (int, error) {
 		return pgtx.Step(ctx, "charge", func(ctx context.Context, tx pgx.Tx) (total int, err error) {
@@ -23,7 +23,8 @@ func Example() {
 	})
 }
 
-// An order and the run that ships it are there, or neither.
+// An order and the run that ships it are there, or neither. The function needs a
+// server to run, so the example has no output.
 func ExampleStart() {
 	_ = func(ctx context.Context, runtime *perdure.Runtime, db *pgx.Conn, order string) error {
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
