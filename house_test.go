@@ -59,6 +59,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
 	const postgres = `(github\.com/jackc/(pgx/v5|pgpassfile|pgservicefile|puddle/v2)|golang\.org/x/(crypto|sync|text))(/.*)?`
 	const redis = `(github\.com/(redis/go-redis/v9|cespare/xxhash/v2)|go\.uber\.org/atomic|golang\.org/x/sys)(/.*)?`
+	const natsClient = `(github\.com/nats-io/(nats\.go|nkeys|nuid)|github\.com/klauspost/compress|golang\.org/x/(crypto|sys|text))(/.*)?`
 	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
 	const below = `PERDURE/(store|internal/(blob|clock|due|exact|fault|journal|scrub|strict|tree))`
 	rules := []struct {
@@ -73,6 +74,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/pgstore`, `PERDURE/store|` + postgres},
 		{`\./store/redisstore`, `PERDURE/store|` + redis},
 		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/(memstore|pgstore))?|internal/.*)|` + postgres},
+		{`\./store/natsstore`, `PERDURE/store|` + natsClient},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./internal/(blob|due|sweeps)`, `PERDURE/store`},
@@ -104,6 +106,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
+		{`\./internal/natstest`, `FOREIGN`},
 		{`\./internal/pgtest/services`, `PERDURE/internal/pgtest`},
 		{`\./internal/(bell|clock|linediff|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -15,10 +15,12 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/store"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
@@ -54,6 +56,10 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		dir := t.TempDir()
 		seedThreeProcesses(t, dir, redistest.Prefix(redistest.URL(t), dir))
+	})
+	t.Run("nats", func(t *testing.T) {
+		dir := t.TempDir()
+		seedThreeProcesses(t, dir, natstest.Stream(natstest.URL(t), dir))
 	})
 }
 

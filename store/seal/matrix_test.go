@@ -13,12 +13,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/kvstore"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/natsstore"
 	"github.com/perdure/perdure/store/observed"
 	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/redisstore"
@@ -42,6 +44,9 @@ var drivers = map[string]storetest.Opener{
 	},
 	"redisstore": func(ctx context.Context, dir string) (store.Store, error) {
 		return redisstore.Open(ctx, redistest.Prefix(os.Getenv(redistest.Env), dir), redisstore.Options{})
+	},
+	"natsstore": func(ctx context.Context, dir string) (store.Store, error) {
+		return natsstore.Open(ctx, natstest.Stream(os.Getenv(natstest.Env), dir), natsstore.Options{Memory: true})
 	},
 	"kvstore": func(_ context.Context, dir string) (store.Store, error) {
 		engine, _ := engines.LoadOrStore(dir, &table{cells: map[string]store.Cell{}})
@@ -67,6 +72,9 @@ func TestEveryDriver(t *testing.T) {
 					pgtest.URL(t)
 				case "redisstore":
 					redistest.URL(t)
+				}
+				if driver == "natsstore" {
+					natstest.URL(t)
 				}
 				storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 					s, err := open(ctx, dir)

@@ -1,0 +1,196 @@
+package natsstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/natsstore"
+	"github.com/perdure/perdure/store/storetest"
+)
+
+// clustered opens the stores of folders with three replicas. A cluster that has just
+// started has no leader yet, so it waits for one.
+func clustered(nodes []*natstest.Node) storetest.Opener {
+	base := natstest.With(natstest.URLs(nodes), "replicas", "3")
+	return func(ctx context.Context, dir string) (store.Store, error) {
+		for {
+			s, err := natsstore.Open(ctx, natstest.Stream(base, dir), natsstore.Options{Timeout: 2 * time.Second})
+			if err == nil || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, natsstore.ErrNoJetStream) {
+				return s, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, err
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// TestCluster runs the contract on three replicas.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, clustered(natstest.StartCluster(t, natstest.Config{})))
+}
+
+// churn kills one node after the other with SIGKILL and starts it again, until stop is
+// called, which returns how many it has killed.
+func churn(t *testing.T, nodes []*natstest.Node) (stop func() int) {
+	over, ended, kills := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):
+			}
+			n := nodes[rand.IntN(len(nodes))]
+			n.Kill()
+			kills++
+			if err := n.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	return func() int {
+		close(over)
+		<-ended
+		return kills
+	}
+}
+
+// TestNodesAreKilled kills nodes of a cluster under writers. Each append takes effect
+// exactly once, with its cell, and what was acknowledged is there.
+func TestNodesAreKilled(t *testing.T) {
+	t.Parallel()
+	const writers = 6
+	spell := 20 * time.Second
+	if testing.Short() {
+		spell = 8 * time.Second
+	}
+	nodes := natstest.StartCluster(t, natstest.Config{})
+	dir, ctx := t.TempDir(), store.Patient(t.Context())
+	s, err := clustered(nodes)(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	stop := churn(t, nodes)
+	end := time.Now().Add(spell)
+	var counts [writers]int
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			journal := fmt.Sprint("journal ", w)
+			for n := 0; time.Now().Before(end); n++ {
+				b := store.Batch{Journal: journal, After: uint64(n), Entries: [][]byte{fmt.Appendf(nil, "%s entry %d", journal, n)}}
+				if n%2 == 0 {
+					b.Cells = []store.Write{{Key: fmt.Sprintf("cell %d %d", w, n), Value: []byte("x")}}
+				}
+				if _, err := store.AppendWith(ctx, s, b); err != nil {
+					t.Errorf("append %d to %s: %v", n, journal, err)
+					return
+				}
+				counts[w]++
+			}
+		})
+	}
+	wg.Wait()
+	kills, total := stop(), 0
+	other, err := clustered(nodes)(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for w, want := range counts {
+		journal := fmt.Sprint("journal ", w)
+		total += want
+		entries := eventually(t, func() ([]store.Entry, error) { return store.ReadAll(ctx, other, journal, 0) })
+		if len(entries) != want {
+			t.Errorf("%s has %d entries, want %d", journal, len(entries), want)
+		}
+		for n, e := range entries {
+			if want := fmt.Sprintf("%s entry %d", journal, n); string(e.Data) != want {
+				t.Errorf("entry %d of %s is %q, want %q", e.Seq, journal, e.Data, want)
+			}
+			if n%2 == 0 {
+				eventually(t, func() (store.Cell, error) { return other.Get(ctx, fmt.Sprintf("cell %d %d", w, n)) })
+			}
+		}
+	}
+	if t.Logf("%d appends, %d nodes killed", total, kills); kills == 0 {
+		t.Error("no node was killed")
+	}
+}
+
+// eventually repeats a read while the cluster is not available.
+func eventually[T any](t *testing.T, read func() (T, error)) T {
+	t.Helper()
+	for range 600 {
+		v, err := read()
+		if err == nil {
+			return v
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("the cluster does not come back")
+	panic("unreachable")
+}
+
+// TestLinearizeAmidKills checks histories of clients whose cluster loses nodes.
+func TestLinearizeAmidKills(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.StartCluster(t, natstest.Config{})
+	open := clustered(nodes)
+	if s, err := open(t.Context(), t.TempDir()); err != nil {
+		t.Fatal(err)
+	} else {
+		s.Close()
+	}
+	stop := churn(t, nodes)
+	defer func() { t.Logf("%d nodes killed", stop()) }()
+	storetest.Linearize(t, open, storetest.LinearizeOptions{Histories: 3})
+}
+
+// TestNoQuorum leaves one node of three: calls end within seconds with ErrUnavailable,
+// and succeed when another is back.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.StartCluster(t, natstest.Config{})
+	s, err := clustered(nodes)(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := store.AppendOnce(store.Patient(t.Context()), s, "j", 0, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	nodes[0].Kill()
+	nodes[1].Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Append(ctx, "j", 1, []byte("meanwhile")); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Append without a quorum = %v, want ErrUnavailable", err)
+	}
+	if err := nodes[0].Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.AppendOnce(store.Patient(ctx), s, "k", 0, []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	if entries := eventually(t, func() ([]store.Entry, error) { return store.ReadAll(ctx, s, "j", 0) }); string(entries[0].Data) != "before" {
+		t.Errorf("the journal begins with %q", entries[0].Data)
+	}
+}

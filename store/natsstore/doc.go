@@ -1,0 +1,76 @@
+// Package natsstore keeps a store in a stream of NATS JetStream, version 2.12 or later.
+// With three replicas it is a highly available store without a database: any number of
+// processes may have it open, and it goes on when a server is lost. It imports package
+// store and the client of NATS, never the server.
+//
+//	s, err := natsstore.Open(ctx, "nats://app:secret@a.example,b.example,c.example", natsstore.Options{Replicas: 3})
+//
+//	import _ "github.com/perdure/perdure/store/natsstore"
+//	s, err := store.Open(ctx, "nats://app:secret@nats.example?stream=agents&replicas=3") // by URL
+//
+// The URL names the servers, with a user and password or a token, and may have these
+// parameters:
+//
+//	stream     the name of the stream, perdure unless given
+//	prefix     the first token of its subjects, the stream's name unless given
+//	replicas   how many servers keep a new stream, 1 unless given
+//	storage    file, or memory for a new stream that nothing survives
+//	existing   true: do not create a stream
+//	system     a URL with credentials of the system account, see Durability
+//	creds      a file with credentials; nkey: a file with a seed
+//	tls        true: use TLS; tls_ca, tls_cert and tls_key name files
+//
+// A program that has a connection, or embeds the server, calls [New].
+//
+// # Writing
+//
+// An append is one message, with all its entries, on the subject of its journal. The
+// server stores it only if that subject ends where the writer says, and so compares and
+// swaps. Concurrent appends are on their way at the same time, and each has its own
+// answer. An append with cells ([store.Batcher]), and a drop, are atomic batches: on a
+// server that is not part of a cluster each of them makes and removes a file, so they
+// are slower than appends.
+//
+// The server may refuse a write although nothing has changed. After a refusal the driver
+// reads and decides by what it sees. A write that gets no answer is not repeated: the
+// call returns [store.ErrUnavailable], and store.AppendOnce finds out. This is so when
+// the connection is lost, when too few replicas are up, and after [Options.Timeout].
+//
+// # Reading
+//
+// The leader of the stream answers reads, so they see what was acknowledged; direct
+// gets, which any replica answers, are off. A leader that was cut off from the others, or
+// stopped, may answer with an older state until it notices, which takes it some seconds.
+// Such a read cannot lead to a wrong write, because writes need the others.
+//
+// Each append has the places of the 32 before it, so that a reader gets 32 at a time,
+// from wherever it begins. Journals and List ask for all names with a prefix and sort
+// them: the server lists them in no order. A million names take tens of megabytes.
+//
+// # Durability
+//
+// A server syncs its files every two minutes unless its sync_interval is always. So by
+// default an acknowledged write survives the death of the servers' processes, and the
+// durability is [store.Process]. It is [store.Power] if all servers that hold the stream
+// say that they always sync, for which Open needs the system account, or if the program
+// says so with [Options.SyncAlways]. The servers are asked once, at Open. A stream in
+// memory is [store.None].
+//
+// A stream whose settings would drop entries, such as max_age, is refused.
+//
+// # Watching
+//
+// After a write was acknowledged, a handle tells the others by a plain message of NATS.
+// A handle that misses it finds the write by polling within a second. Messages of
+// [store.Caster] are plain messages too, of up to the server's max_payload.
+//
+// # Erasure
+//
+// Drop writes a tombstone and then has the server overwrite each message of the journal
+// in its files before it returns. The tombstone and the name stay. With replicas, the
+// servers' Raft logs keep the messages until they are compacted, and a replica that is
+// down overwrites them when it is back. An old version of a cell, and a deleted cell, are
+// unreadable at once, but their bytes stay until the server compacts the file: when half
+// of it is no longer in use. If that is too long, use package seal: deleting a journal's
+// key makes all copies unreadable to anyone without the key ring.
+package natsstore

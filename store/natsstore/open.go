@@ -1,0 +1,289 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/perdure/perdure/store"
+)
+
+func init() {
+	store.Register("nats", func(ctx context.Context, url string) (store.Store, error) { return Open(ctx, url, Options{}) })
+}
+
+// Options configures Open and New. Parameters in the URL take precedence.
+type Options struct {
+	// Stream is the name of the store's stream, ?stream= in the URL; "" means
+	// perdure. An account can hold several stores.
+	Stream string
+
+	// Prefix is the first token of the store's subjects, ?prefix= in the URL; ""
+	// means the name of the stream.
+	Prefix string
+
+	// Replicas is how many servers of a cluster keep the stream, ?replicas= in the
+	// URL; 0 means 1 for a new stream and whatever it has for an existing one.
+	Replicas int
+
+	// Memory makes a new stream keep its messages in memory, ?storage=memory in the
+	// URL.
+	Memory bool
+
+	// Existing makes Open return ErrNoStore instead of creating a stream,
+	// ?existing=true in the URL.
+	Existing bool
+
+	// SyncAlways says that all servers run with sync_interval: always. It is for
+	// programs that embed the servers and know. Others set System.
+	SyncAlways bool
+
+	// System is a URL with credentials of the system account, ?system= in the URL.
+	// With it Open asks the servers for their sync_interval.
+	System string
+
+	// Timeout bounds each request: after it a write may or may not have taken
+	// effect. 0 means 5 seconds.
+	Timeout time.Duration
+}
+
+// Store is a handle on a stream.
+type Store struct {
+	*store.Hub
+	name       string // of the stream
+	prefix     string
+	timeout    time.Duration
+	durability store.Durability
+	weakness   string
+	nc         *nats.Conn
+	owned      bool // whether Close closes nc
+	stream     jetstream.Stream
+	heads      heads
+	news       news
+	batches    sync.Mutex // held while the messages of a batch are sent
+	link       link
+
+	mu     sync.Mutex
+	closed bool
+	writes sync.WaitGroup  // in progress
+	life   context.Context // ends with Close
+	end    context.CancelFunc
+	close  sync.Once
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Caster  = (*Store)(nil)
+	_ store.Durable = (*Store)(nil)
+	_ store.Weak    = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
+)
+
+var token = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`)
+
+// Open opens the store in a stream of the servers at url, nats://user@host:port, and
+// creates the stream if it does not exist. Several servers are separated by commas.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	servers, o, opts, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := connect(ctx, servers, append(opts, nats.ReconnectBufSize(-1), nats.Name(fmt.Sprintf("perdure %s %d", o.Stream, os.Getpid())))...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(ctx, nc, o)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	s.owned = true
+	return s, nil
+}
+
+// connect connects within the bounds of ctx.
+func connect(ctx context.Context, servers string, opts ...nats.Option) (*nats.Conn, error) {
+	wait := connectTimeout
+	if end, ok := ctx.Deadline(); ok {
+		wait = max(min(wait, time.Until(end)), time.Millisecond)
+	}
+	opts = append([]nats.Option{
+		nats.Name("perdure"), nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+	}, opts...)
+	nc, err := nats.Connect(servers, opts...)
+	if err != nil {
+		if _, bad := errors.AsType[*url.Error](err); bad { // it has the whole URL in it, with the password
+			return nil, fmt.Errorf("%w: natsstore: the URL cannot be read; write it like nats://user@host:4222", store.ErrInvalid)
+		}
+		s := &Store{life: context.Background()}
+		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization") {
+			return nil, s.failed(ctx, "connect to", fmt.Errorf("%w: %w", nats.ErrAuthorization, err))
+		}
+		return nil, fmt.Errorf("%w: natsstore: cannot connect to the server: %w", store.ErrUnavailable, err)
+	}
+	return nc, nil
+}
+
+const connectTimeout = 5 * time.Second
+
+// New opens the store in a stream of the servers that nc is connected to. The program
+// closes nc after the store. Like that of Open, the connection should not buffer
+// messages while it is lost: see nats.ReconnectBufSize.
+func New(ctx context.Context, nc *nats.Conn, o Options) (*Store, error) {
+	o, err := defaults(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Hub: store.NewHub(), name: o.Stream, prefix: o.Prefix, timeout: o.Timeout, nc: nc}
+	s.life, s.end = context.WithCancel(context.Background())
+	if err := s.prepare(ctx, o); err != nil {
+		s.end()
+		return nil, err
+	}
+	s.link.follow(s.life, nc)
+	s.news.init(s)
+	return s, nil
+}
+
+// defaults fills in what is not set and checks the rest.
+func defaults(o Options) (Options, error) {
+	if o.Stream == "" {
+		o.Stream = "perdure"
+	}
+	if o.Prefix == "" {
+		o.Prefix = o.Stream
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	for what, name := range map[string]string{"stream": o.Stream, "prefix": o.Prefix} {
+		if !token.MatchString(name) {
+			return o, fmt.Errorf("%w: natsstore: %q cannot be the name of a %s here; use up to 48 letters, digits, dashes and underscores", store.ErrInvalid, name, what)
+		}
+	}
+	if o.Replicas < 0 || o.Replicas > 5 {
+		return o, fmt.Errorf("%w: natsstore: %d replicas; use 1, 3 or 5", store.ErrInvalid, o.Replicas)
+	}
+	return o, nil
+}
+
+// parse separates the servers in a URL from the parameters of the store and of the
+// connection.
+func parse(text string, o Options) (servers string, _ Options, opts []nats.Option, err error) {
+	servers, query, _ := strings.Cut(text, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil || !strings.HasPrefix(servers, "nats://") {
+		return "", o, nil, fmt.Errorf("%w: natsstore: the URL cannot be read; write it like nats://user@host:4222?replicas=3", store.ErrInvalid)
+	}
+	for key := range q {
+		value := q.Get(key)
+		switch key {
+		case "stream":
+			o.Stream = value
+		case "prefix":
+			o.Prefix = value
+		case "replicas":
+			o.Replicas, err = strconv.Atoi(value)
+		case "storage":
+			if o.Memory = value == "memory"; !o.Memory && value != "file" {
+				err = errors.New("use file or memory")
+			}
+		case "existing":
+			o.Existing, err = strconv.ParseBool(value)
+		case "system":
+			o.System = value
+		case "creds":
+			opts = append(opts, nats.UserCredentials(value))
+		case "nkey":
+			var opt nats.Option
+			if opt, err = nats.NkeyOptionFromSeed(value); err == nil {
+				opts = append(opts, opt)
+			}
+		case "tls":
+			var on bool
+			if on, err = strconv.ParseBool(value); on {
+				opts = append(opts, nats.Secure())
+			}
+		case "tls_ca":
+			opts = append(opts, nats.RootCAs(value))
+		case "tls_cert":
+			opts = append(opts, nats.ClientCert(value, q.Get("tls_key")))
+		case "tls_key":
+		default:
+			err = errors.New("there is no such parameter")
+		}
+		if err != nil {
+			return "", o, nil, fmt.Errorf("%w: natsstore: %s in the URL: %w", store.ErrInvalid, key, err)
+		}
+	}
+	return servers, o, opts, nil
+}
+
+// Durability implements store.Durable.
+func (s *Store) Durability() store.Durability { return s.durability }
+
+// Weakness implements store.Weak.
+func (s *Store) Weakness() string { return s.weakness }
+
+// Close implements store.Store. Writes that were sent to the server finish; others
+// return ErrClosed.
+func (s *Store) Close() error {
+	s.close.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		s.Stop()
+		s.writes.Wait()
+		s.end()
+		s.news.end()
+		if s.owned {
+			s.nc.Close()
+		} else {
+			_ = s.nc.FlushTimeout(s.timeout)
+		}
+	})
+	return nil
+}
+
+// begin starts a write, for which Close waits, or returns false.
+func (s *Store) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.writes.Add(1)
+	}
+	return !s.closed
+}
+
+// usable returns an error if the store is closed or ctx has ended.
+func (s *Store) usable(ctx context.Context) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+func (s *Store) subject(kind, name string) string { return s.prefix + "." + kind + "." + encode(name) }
+
+// asynchronous returns the last error that the connection met outside of a call.
+func (s *Store) asynchronous() error {
+	if s.nc == nil {
+		return nil
+	}
+	return s.nc.LastError()
+}
