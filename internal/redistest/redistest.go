@@ -150,11 +150,12 @@ func Launch(dir string, settings ...string) (*Server, error) {
 }
 
 // script runs a server until its input ends, which happens when the process that
-// started it ends, even by kill -9.
+// started it ends, even by kill -9. Then it also removes a folder of its own.
 const script = `"$@" >"$LOG" 2>&1 & pid=$!
 echo $pid
 read over
 kill -KILL $pid; wait $pid
+test "$over" = keep || test -z "$OWN" || rm -rf "$OWN"
 `
 
 // Run starts a server again that was killed, with its data, and waits until it
@@ -168,7 +169,10 @@ func (s *Server) Run() error {
 	}
 	s.cmd = exec.Command("sh", append([]string{"-c", script, "sh", program}, s.args...)...)
 	log := filepath.Join(os.TempDir(), "perdure-redis-"+s.Port+".log")
-	s.cmd.Env = append(os.Environ(), "LOG="+log)
+	s.cmd.Env = append(os.Environ(), "LOG="+log, "OWN=")
+	if s.own {
+		s.cmd.Env = append(s.cmd.Env, "OWN="+s.Dir)
+	}
 	defer os.Remove(log) // the server keeps it open
 	group(s.cmd)
 	in, alive, err := os.Pipe()
@@ -221,6 +225,7 @@ func (s *Server) Pid() int { return s.pid }
 // Kill ends the server at once, as kill -9 does. Its data stays.
 func (s *Server) Kill() {
 	if s.alive != nil {
+		_, _ = s.alive.WriteString("keep\n") // it may have ended
 		s.alive.Close()
 		_ = s.cmd.Wait() // it is killed
 		s.alive = nil
