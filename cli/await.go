@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -26,14 +27,15 @@ const (
 // awaitRuntime opens a store for a process that nobody watches. If the store's engine
 // cannot be reached, as when all machines start at once, it is tried until it can.
 // Errors that need a person, such as a wrong password, are returned at once, as is
-// the end of the context.
-func (a *app) awaitRuntime(ctx context.Context, url string, o perdure.Options) (*perdure.Runtime, func(), error) {
+// the end of the context. Failed holds why the last try failed.
+func (a *app) awaitRuntime(ctx context.Context, url string, o perdure.Options, failed *atomic.Pointer[error]) (*perdure.Runtime, func(), error) {
 	var told time.Time
 	for pause := awaitLeast; ; pause = min(2*pause, awaitMost) {
 		rt, closeStore, err := a.conn.OpenRuntime(ctx, url, o)
 		if err == nil || !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil {
 			return rt, closeStore, err
 		}
+		failed.Store(&err)
 		if time.Since(told) > awaitTold {
 			told = time.Now()
 			o.Logger.Error("the store cannot be reached; it is tried again until it can", "store", link.StoreName(url), "error", err)
@@ -54,10 +56,11 @@ func untilStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// notReady serves in place of an API whose store is not open yet. Stop lets another
-// server have the listener.
-func (s *site) notReady(l net.Listener) (stop func()) {
-	h := &http.Server{Handler: http.HandlerFunc(answerNotReady), ReadHeaderTimeout: shutdownGrace, MaxHeaderBytes: 32 << 10,
+// notReady serves in place of an API whose store is not open yet, because of what
+// failed. Stop lets another server have the listener.
+func (s *site) notReady(l net.Listener, failed *atomic.Pointer[error]) (stop func()) {
+	answer := func(w http.ResponseWriter, r *http.Request) { answerNotReady(w, r, failed.Load()) }
+	h := &http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: shutdownGrace, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 	h.SetKeepAlivesEnabled(false)
 	served := make(chan struct{})
@@ -75,12 +78,17 @@ func (s *site) notReady(l net.Listener) (stop func()) {
 	}
 }
 
-// answerNotReady answers as a server does whose store is not available.
-func answerNotReady(w http.ResponseWriter, r *http.Request) {
+// answerNotReady answers as a server does whose store is not available. Why is told to
+// anyone who asks only if the error has words for that.
+func answerNotReady(w http.ResponseWriter, r *http.Request, why *error) {
 	var answer any = &api.Health{Status: "ok"}
 	status, media := http.StatusOK, "application/json"
 	if r.URL.Path != "/healthz" {
 		p := api.ProblemOf(store.ErrUnavailable)
+		var public interface{ Detail() string }
+		if why != nil && errors.As(*why, &public) {
+			p.Detail = public.Detail()
+		}
 		answer, status, media = p, p.Status, api.TypeProblem
 		w.Header().Set("Retry-After", "1")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -21,6 +22,7 @@ import (
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Main runs the command line of a program with flows, and exits. The first
@@ -51,6 +53,11 @@ type Options struct {
 	// Commands holds the program's own commands. They also have the flags that
 	// all commands have, such as plain.
 	Commands []*cobra.Command
+	// Engine adds flags to serve, by which this process runs a server of its store's
+	// engine too. The function that it returns is called with the flags set; if they
+	// ask for it, it starts the server and returns the URL of the store, otherwise
+	// "". Stop is called after the store is closed.
+	Engine func(flags *pflag.FlagSet) func(ctx context.Context, log *slog.Logger) (store string, stop func(), err error)
 	// Routes adds the program's own routes to those of dev and serve. Requests
 	// that they do not match go to the API. They are called without checking
 	// tokens, and without limits other than their own.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ func serveCommand(a *app) *cobra.Command {
 	var worker, insecure bool
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
+	engine := func(context.Context, *slog.Logger) (string, func(), error) { return "", func() {}, nil }
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "serve the API of a store, and execute its runs",
@@ -50,10 +52,6 @@ listens, is not ready, and tries again until it is.`,
 			}
 			if auth != "store" && auth != "none" {
 				return exit.Usage(fmt.Errorf("--auth is store or none, not %q", auth))
-			}
-			url, err := a.conn.StoreHere()
-			if err != nil {
-				return err
 			}
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
@@ -83,14 +81,25 @@ listens, is not ready, and tries again until it is.`,
 			if err != nil {
 				return exit.Usage(err)
 			}
+			url, stop, err := engine(c.Context(), log)
+			if err != nil {
+				return exit.Usage(err)
+			}
+			defer stop()
+			if url == "" {
+				if url, err = a.conn.StoreHere(); err != nil {
+					return err
+				}
+			}
 			l, err := listen(c.Context(), address)
 			if err != nil {
 				return err
 			}
 			defer l.Close()
 			s := &site{routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
-			ready := s.notReady(l)
-			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o)
+			var failed atomic.Pointer[error]
+			ready := s.notReady(l, &failed)
+			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, &failed)
 			ready()
 			if err != nil {
 				return untilStopped(c.Context(), err)
@@ -129,6 +138,9 @@ listens, is not ready, and tries again until it is.`,
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
+	if a.opts.Engine != nil {
+		engine = a.opts.Engine(f)
+	}
 	return c
 }
 
@@ -304,7 +316,7 @@ cannot be reached, it tries again until it can.`,
 				return err
 			}
 			o.Logger = a.logger()
-			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o)
+			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, new(atomic.Pointer[error]))
 			if err != nil {
 				return untilStopped(c.Context(), err)
 			}

@@ -1,0 +1,229 @@
+package node
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// configs returns those of three nodes on this machine.
+func configs(t *testing.T) (all []Config) {
+	t.Helper()
+	var join []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		join = append(join, l.Addr().String())
+	}
+	for _, a := range join {
+		all = append(all, Config{Cluster: "test", Node: a, Join: join, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	}
+	return all
+}
+
+func start(t *testing.T, c Config) *Node {
+	t.Helper()
+	n, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	return n
+}
+
+// await waits until a node misses this many.
+func await(t *testing.T, n *Node, missing int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for len(n.Missing()) != missing {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("missing are %v, not %d", n.Missing(), missing)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// TestStore opens the store of a cluster through each node.
+func TestStore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var nodes []*Node
+	for i, c := range configs(t) {
+		nodes = append(nodes, start(t, c))
+		if _, err := store.Open(ctx, nodes[0].URL()); i < 2 && err == nil {
+			t.Fatalf("%d nodes of 3 have a store", i+1)
+		}
+	}
+	for i, n := range nodes {
+		var s store.Store
+		var err error
+		for s, err = store.Open(ctx, n.URL(), store.Require(store.Power)); err != nil && ctx.Err() == nil; {
+			time.Sleep(50 * time.Millisecond)
+			s, err = store.Open(ctx, n.URL(), store.Require(store.Power))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.AppendOnce(ctx, s, "j", uint64(i), []byte("entry")); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := store.ReadAll(ctx, s, "j", 0); err != nil || len(entries) != i+1 {
+			t.Fatalf("node %d reads %d entries, %v", i, len(entries), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSecret keeps a node with another secret out.
+func TestSecret(t *testing.T) {
+	all := configs(t)
+	for i := range all {
+		all[i].Secret = "a secret of some length"
+	}
+	all[2].Secret = "another one of that length"
+	first, second, third := start(t, all[0]), start(t, all[1]), start(t, all[2])
+	await(t, first, 1)
+	await(t, second, 1)
+	if missing := third.Missing(); len(missing) != 2 {
+		t.Errorf("a node with another secret misses only %v", missing)
+	}
+}
+
+// TestCertificates keeps nodes without a certificate of the authority out.
+func TestCertificates(t *testing.T) {
+	good, bad := authority(t), authority(t)
+	all := configs(t)
+	all[0].TLS, all[1].TLS, all[2].TLS = good(), good(), bad()
+	first, second, third := start(t, all[0]), start(t, all[1]), start(t, all[2])
+	await(t, first, 1)
+	await(t, second, 1)
+	if missing := third.Missing(); len(missing) != 2 {
+		t.Errorf("a node of another authority misses only %v", missing)
+	}
+}
+
+// authority returns what issues the settings of nodes.
+func authority(t *testing.T) func() *tls.Config {
+	t.Helper()
+	template := func(ca bool) *x509.Certificate {
+		return &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "node"}, NotAfter: time.Now().Add(time.Hour),
+			IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	}
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template(true), template(true), key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	return func() *tls.Config {
+		own := newKey(t)
+		der, err := x509.CreateCertificate(rand.Reader, template(false), ca, own.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}}, RootCAs: roots, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// TestConfigs refuses what cannot work.
+func TestConfigs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"no name":            {func(c *Config) { c.Cluster = "" }, "its name"},
+		"a name with a dot":  {func(c *Config) { c.Cluster = "a.b" }, "its name"},
+		"two nodes":          {func(c *Config) { c.Join = c.Join[:2] }, "name three or five"},
+		"no port":            {func(c *Config) { c.Join = []string{"127.0.0.1"} }, "is not an address"},
+		"no host":            {func(c *Config) { c.Node = ":7374" }, "is not an address"},
+		"several here":       {func(c *Config) { c.Node = "" }, "--node"},
+		"no secret":          {func(c *Config) { c.Join = []string{c.Node, "192.0.2.1:7374", "192.0.2.2:7374"} }, "--cluster-secret-file"},
+		"open to all":        {func(c *Config) { c.Node = "0.0.0.0:7374"; c.Join = c.Join[:2] }, "--cluster-secret-file"},
+		"a short secret":     {func(c *Config) { c.Secret = "short" }, "at least 16"},
+		"the folder is none": {func(c *Config) { c.Dir = os.DevNull + "/x" }, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := configs(t)[0]
+			c.change(&config)
+			n, err := Start(config)
+			if err == nil {
+				n.Stop()
+				t.Fatal("it started")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; it should say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestFolder keeps a node in its folder, under its name, alone, and with its port for
+// clients.
+func TestFolder(t *testing.T) {
+	all := configs(t)
+	n := start(t, all[0])
+	if _, err := Start(all[0]); err == nil || !strings.Contains(err.Error(), "another process uses") {
+		t.Errorf("a second node in the folder: %v", err)
+	}
+	was, err := readIdentity(all[0].Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(all[0].Dir + "/" + identityFile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the password: %v, %v", info.Mode(), err)
+	}
+	n.Stop()
+	for want, change := range map[string]func(*Config){
+		"is of the cluster":  func(c *Config) { c.Cluster = "other" },
+		"is of the node":     func(c *Config) { c.Node = c.Join[1] },
+		"it had 3 nodes and": func(c *Config) { c.Join = append(c.Join, "127.0.0.1:1", "127.0.0.1:2") },
+	} {
+		config := all[0]
+		change(&config)
+		if _, err := Start(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; it should say %q", err, want)
+		}
+	}
+	start(t, all[0])
+	if now, err := readIdentity(all[0].Dir); err != nil || *now != *was {
+		t.Errorf("clients cannot find the node again: it was %+v and is %+v, %v", was, now, err)
+	}
+	if _, err := store.Open(t.Context(), Scheme+":"+t.TempDir()); err == nil || !strings.Contains(err.Error(), "not the folder of a node") {
+		t.Errorf("a store in a folder without a node: %v", err)
+	}
+}

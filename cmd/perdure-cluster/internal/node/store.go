@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/natsstore"
+)
+
+// Scheme is that of the URL of a cluster's store, cluster:DIR, where DIR is the folder
+// of a node that runs on this machine.
+const Scheme = "cluster"
+
+func init() { store.Register(Scheme, open) }
+
+// running holds the nodes of this process by their folders.
+var running sync.Map
+
+// MissingError says that a cluster has never been complete, so that its store could not
+// be made.
+type MissingError struct {
+	Nodes   int
+	Missing []string
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%d of %d nodes of the cluster are here; missing: %s", e.Nodes-len(e.Missing), e.Nodes, strings.Join(e.Missing, ", "))
+}
+
+func (e *MissingError) Unwrap() error { return store.ErrUnavailable }
+
+// Detail is what a server that is not ready tells those who ask.
+func (e *MissingError) Detail() string { return e.Error() }
+
+func open(ctx context.Context, url string) (store.Store, error) {
+	dir, err := filepath.Abs(strings.TrimPrefix(url, Scheme+":"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	id, err := readIdentity(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not the folder of a node; name that of a node on this machine, which it was given with --dir", store.ErrInvalid, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	missing := func() []string {
+		if n, ok := running.Load(dir); ok {
+			return n.(*Node).Missing()
+		}
+		return nil
+	}
+	if gone := missing(); 2*len(gone) >= id.Nodes { // no need to try
+		return nil, &MissingError{id.Nodes, gone}
+	}
+	s, err := natsstore.Open(ctx, id.url(), natsstore.Options{Replicas: id.Nodes, SyncAlways: true})
+	if gone := missing(); errors.Is(err, store.ErrUnavailable) && len(gone) > 0 {
+		return nil, &MissingError{id.Nodes, gone}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
