@@ -33,8 +33,8 @@ long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
 .PHONY: cluster
-cluster: ## eight processes on one PostgreSQL server, killed and cut off at random, with 2000 threads
-	$(SUM) -timeout 30m ./internal/cluster
+cluster: ## eight processes on one PostgreSQL server, and three nodes without one, killed and cut off, with 2000 threads
+	$(SUM) -timeout 30m ./internal/cluster ./cmd/perdure-cluster
 
 .PHONY: ci
 ci: test cross long cluster ## what CI runs

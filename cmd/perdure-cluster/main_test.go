@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 // machine is a node in a process that can be killed and started again.
 type machine struct {
 	api, node string
+	namespace string // of its network; "" is the test's
 	args      []string
 	log       string
 	cmd       *exec.Cmd
@@ -58,39 +59,40 @@ func machines(t *testing.T) []*machine {
 	var all []*machine
 	for i, a := range nodes {
 		folder := filepath.Join(dir, fmt.Sprint("node", i))
-		m := &machine{api: "http://" + apis[i], node: a, log: folder + ".log", args: []string{"serve",
-			"--cluster", "test", "--join", strings.Join(nodes, ","), "--node", a, "--dir", folder, "--addr", apis[i], "--auth", "none"}}
-		t.Cleanup(func() {
-			m.kill()
-			if t.Failed() {
-				log, _ := os.ReadFile(m.log)
-				t.Logf("node %s:\n%s", m.node, log)
-			}
-		})
-		all = append(all, m)
+		all = append(all, newMachine(t, &machine{api: "http://" + apis[i], node: a, log: folder + ".log", args: []string{"serve",
+			"--cluster", "test", "--join", strings.Join(nodes, ","), "--node", a, "--dir", folder, "--addr", apis[i], "--auth", "none"}}))
 	}
 	return all
 }
 
-func command(t *testing.T, log string, args ...string) *exec.Cmd {
-	t.Helper()
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), beMain+"=1", "PERDURE_PACE=1ms")
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd
+// newMachine lets a machine end with the test.
+func newMachine(t *testing.T, m *machine) *machine {
+	t.Cleanup(func() {
+		m.kill()
+		if t.Failed() {
+			log, _ := os.ReadFile(m.log)
+			t.Logf("node %s:\n%s", m.node, log)
+		}
+	})
+	return m
 }
 
 func (m *machine) start(t *testing.T) {
 	t.Helper()
-	m.cmd = command(t, m.log, m.args...)
+	out, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	m.cmd = exec.Command(os.Args[0], m.args...)
+	if m.namespace != "" {
+		m.cmd = exec.Command("ip", append([]string{"netns", "exec", m.namespace, os.Args[0]}, m.args...)...)
+	}
+	m.cmd.Env = append(os.Environ(), beMain+"=1", "PERDURE_PACE=1ms")
+	m.cmd.Stdout, m.cmd.Stderr = out, out
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m *machine) kill() {
@@ -185,51 +187,11 @@ func TestNodesDie(t *testing.T) {
 		t.Errorf("doctor: %v\n%s", err, out.String())
 	}
 
-	var mu sync.Mutex
-	var acknowledged []string
-	var refused string // the last time
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var clients sync.WaitGroup
-	for c := range 4 {
-		clients.Go(func() {
-			for i := 0; ctx.Err() == nil && i < 400; i++ {
-				id := fmt.Sprintf("t-%d-%d", c, i)
-				ok, said := all[(c+i)%3].begin(ctx, id)
-				mu.Lock()
-				if ok {
-					acknowledged = append(acknowledged, id)
-				} else {
-					refused = said
-				}
-				mu.Unlock()
-				select {
-				case <-ctx.Done():
-				case <-time.After(50 * time.Millisecond):
-				}
-			}
-		})
-	}
-	count := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(acknowledged)
-	}
-	more := func(why string) {
-		t.Helper()
-		from, began := count(), time.Now()
-		for count() < from+5 {
-			if time.Since(began) > 3*time.Minute {
-				t.Fatalf("%s: nothing was acknowledged any more: %s", why, refused)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Logf("%s: acknowledged again after %v", why, time.Since(began).Round(time.Millisecond))
-	}
-	more("three nodes")
-	for i := range 3 {
+	load := newLoad(t, all)
+	load.more(t, "three nodes")
+	for i := range turns() {
 		all[i].kill()
-		more("a node was killed")
+		load.more(t, "a node was killed")
 		all[i].start(t)
 		all[i].ready(t, 200)
 	}
@@ -243,13 +205,89 @@ func TestNodesDie(t *testing.T) {
 	all[2].ready(t, 503)
 	all[0].start(t)
 	all[2].ready(t, 200)
-	more("the second of two came back")
+	load.more(t, "the second of two came back")
 	all[1].start(t)
 	all[1].ready(t, 200)
-	cancel()
-	clients.Wait()
-	for i, id := range acknowledged {
-		all[i%3].ended(t, id)
+	load.check(t)
+}
+
+// turns is how many nodes something happens to, one after the other.
+func turns() int {
+	if testing.Short() {
+		return 1
 	}
-	t.Logf("%d runs were acknowledged, and all of them ended", len(acknowledged))
+	return 3
+}
+
+// load is clients that start runs on all nodes.
+type load struct {
+	all     []*machine
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+
+	mu           sync.Mutex
+	acknowledged []string
+	refused      string // why, the last time
+}
+
+func newLoad(t *testing.T, all []*machine) *load {
+	l := &load{all: all}
+	var ctx context.Context
+	ctx, l.stop = context.WithCancel(t.Context())
+	t.Cleanup(func() { l.stop(); l.clients.Wait() })
+	for c := range 4 {
+		l.clients.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				id := fmt.Sprintf("t-%d-%d", c, i)
+				bounded, cancel := context.WithTimeout(ctx, time.Minute)
+				ok, said := all[(c+i)%len(all)].begin(bounded, id)
+				cancel()
+				l.mu.Lock()
+				if ok {
+					l.acknowledged = append(l.acknowledged, id)
+				} else {
+					l.refused = said
+				}
+				l.mu.Unlock()
+				select {
+				case <-ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		})
+	}
+	return l
+}
+
+// more waits until more starts are acknowledged.
+func (l *load) more(t *testing.T, why string) {
+	t.Helper()
+	began, from := time.Now(), -1
+	for {
+		l.mu.Lock()
+		count, refused := len(l.acknowledged), l.refused
+		l.mu.Unlock()
+		if from < 0 {
+			from = count
+		}
+		if count >= from+5 {
+			break
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Fatalf("%s: nothing was acknowledged any more: %s", why, refused)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%s: acknowledged again after %v", why, time.Since(began).Round(time.Millisecond))
+}
+
+// check ends the load, and waits until all that was acknowledged has ended.
+func (l *load) check(t *testing.T) {
+	t.Helper()
+	l.stop()
+	l.clients.Wait()
+	for i, id := range l.acknowledged {
+		l.all[i%len(l.all)].ended(t, id)
+	}
+	t.Logf("%d runs were acknowledged, and all of them ended", len(l.acknowledged))
 }
