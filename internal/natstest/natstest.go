@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,6 +115,25 @@ func With(base, key, value string) string {
 	}
 	q.Set(key, value)
 	return servers + "?" + q.Encode()
+}
+
+// Inside starts a server in this process, for a test that freezes and kills the process
+// with its server.
+func Inside(dir string) (url string, stop func(), err error) {
+	c := Config{Dir: dir, Name: "inside", Port: freePort(), SyncAlways: true}
+	s, err := server.NewServer(options(c))
+	if err != nil {
+		return "", nil, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(30 * time.Second) {
+		s.Shutdown()
+		return "", nil, errors.New("the NATS server in this process does not accept clients")
+	}
+	return newNode(c).URL(), func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}, nil
 }
 
 // Config is how a node is started.
