@@ -64,6 +64,24 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 	p.run("", "threads").want(exit.OK)
 }
 
+// TestAnUnavailableServerIsWaitedFor says once that it waits.
+func TestAnUnavailableServerIsWaitedFor(t *testing.T) {
+	asked := 0
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if asked++; asked <= 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		w.Write([]byte("{}"))
+	}))
+	defer ts.Close()
+	r := (&place{t: t, flags: []string{"--server", ts.URL}}).run("", "threads")
+	r.want(exit.OK)
+	if n := strings.Count(r.err, "unavailable now (503)"); n != 1 {
+		t.Errorf("it said %d times that it waits:\n%s", n, r.err)
+	}
+}
+
 // TestAServerThatIsNotTrusted has a certificate of an authority that nobody knows.
 func TestAServerThatIsNotTrusted(t *testing.T) {
 	asked := 0

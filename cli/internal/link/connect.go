@@ -340,6 +340,8 @@ type serverTransport struct {
 	probe    func(context.Context) bool // reports whether a Perdure server is there
 	asked    atomic.Bool                // probe was called
 	reached  atomic.Bool                // it has answered
+	hint     func(format string, args ...any)
+	told     atomic.Bool // that it is unavailable
 }
 
 func (c *Connector) newServerTransport() *serverTransport {
@@ -352,10 +354,22 @@ func (c *Connector) newServerTransport() *serverTransport {
 		}
 		return &silentConn{Conn: conn, ready: make(chan struct{})}, nil
 	}
-	return &serverTransport{RoundTripper: t, patience: [2]time.Duration{cmp.Or(c.Patience[0], firstAnswer), cmp.Or(c.Patience[1], firstAnswer)}}
+	return &serverTransport{RoundTripper: t, hint: c.Hint, patience: [2]time.Duration{cmp.Or(c.Patience[0], firstAnswer), cmp.Or(c.Patience[1], firstAnswer)}}
 }
 
 func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.roundTrip(r)
+	// The client repeats what reads, for minutes, and says nothing.
+	switch down := err == nil && resp.StatusCode >= 502 && resp.StatusCode <= 504; {
+	case err == nil && !down:
+		t.told.Store(false)
+	case down && r.Method == http.MethodGet && r.URL.Path != "/readyz" && !t.told.Swap(true):
+		t.hint("%s answers that it is unavailable now (%d); it is asked again until it is back, Ctrl-C ends that", r.URL.Host, resp.StatusCode)
+	}
+	return resp, err
+}
+
+func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 	if t.reached.Load() {
 		return t.RoundTripper.RoundTrip(r)
 	}
