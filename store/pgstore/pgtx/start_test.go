@@ -312,6 +312,7 @@ func startAndDie(p place) error {
 	if err != nil {
 		return err
 	}
+	life := rand.Uint64() // a process id comes back
 	for i := 0; ; i++ {
 		input := strings.Repeat("x", []int{1, 300_000}[i%2])
 		tx, err := c.Begin(ctx)
@@ -324,7 +325,7 @@ func startAndDie(p place) error {
 				kit.Die(3 * time.Millisecond)
 			}()
 		}
-		if err := p.startRow(ctx, rt, tx, perdure.StartRequest{Thread: fmt.Sprint(os.Getpid(), "-", i), Input: input}); err != nil {
+		if err := p.startRow(ctx, rt, tx, perdure.StartRequest{Thread: fmt.Sprint(life, "-", i), Input: input}); err != nil {
 			return err
 		}
 		kit.Die(0)
