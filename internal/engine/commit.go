@@ -138,7 +138,7 @@ func (l live) commit(build func() batch) error {
 			p.mu.Unlock()
 		case errors.Is(err, store.ErrTooLarge) && late > 0 && !ahead:
 			apart = true
-		case errors.Is(err, store.ErrRolledBack):
+		case undone(err):
 			return err
 		case errors.Is(err, store.ErrTooLarge):
 			return fmt.Errorf("%w: %w", fault.ErrTooLarge, err)

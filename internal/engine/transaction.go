@@ -125,3 +125,9 @@ func (t *transaction) append(p *Pass, data [][]byte) error {
 	_, err := store.CommitTx(p.io, p.engine.threads.Store, t.tx, store.Batch{Journal: threads.JournalKey(p.name), After: p.thread.Seq - p.thread.Base, Entries: data})
 	return fault.IfDropped(p.name, err)
 }
+
+// undone reports whether a transaction was rolled back because of what was done in
+// it, which is a failure of its step. That the store is full or unavailable is not.
+func undone(err error) bool {
+	return errors.Is(err, store.ErrRolledBack) && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnavailable)
+}

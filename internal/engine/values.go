@@ -56,7 +56,7 @@ func patient[T any](p *Pass, f *frame, read func() (T, error)) (v T, err error) 
 
 func (p *Pass) fit(b *journal.Body) error {
 	err := p.engine.threads.Fit(p.io, p.cells(), p.name, b)
-	if err != nil && !errors.Is(err, store.ErrRolledBack) {
+	if err != nil && !undone(err) {
 		return p.lose(err)
 	}
 	return err

@@ -87,6 +87,7 @@ type Server struct {
 	Dir  string // of its data
 	Port string
 
+	home  string // of its log
 	bin   string
 	alive *os.File
 	cmd   *exec.Cmd
@@ -101,6 +102,23 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
+// StartOn is Start for a server whose data, or WAL, or both are in given folders,
+// such as those of a small disk: "" is one of its own. They have to be empty, and
+// become those of the server's user. The WAL is in segments of 1 MiB.
+func StartOn(tb testing.TB, data, wal string) *Server {
+	tb.Helper()
+	s, err := launch(data, wal, "--wal-segsize=1")
+	skip(tb, err)
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Log returns what the server has said.
+func (s *Server) Log() string {
+	log, _ := os.ReadFile(filepath.Join(s.home, "log"))
+	return string(log)
+}
+
 // Stop stops the server and removes its files.
 func (s *Server) Stop() {
 	s.alive.Close()
@@ -109,13 +127,12 @@ func (s *Server) Stop() {
 
 // Ctl runs pg_ctl on the server, as in Ctl("restart", "-m", "immediate").
 func (s *Server) Ctl(args ...string) error {
-	cmd := exec.Command(filepath.Join(s.bin, "pg_ctl"), append([]string{"-D", s.Dir, "-w", "-l", filepath.Join(filepath.Dir(s.Dir), "log")}, args...)...)
+	cmd := exec.Command(filepath.Join(s.bin, "pg_ctl"), append([]string{"-D", s.Dir, "-w", "-l", filepath.Join(s.home, "log")}, args...)...)
 	if err := asUser(cmd, ""); err != nil {
 		return err
 	}
 	if err := cmd.Run(); err != nil { // not CombinedOutput: the server would keep its pipe open
-		log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Dir), "log"))
-		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, log)
+		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, s.Log())
 	}
 	return nil
 }
@@ -125,7 +142,7 @@ var errMissing = errors.New("a program is not installed")
 // script creates a database and serves it until its input ends, which happens when the
 // process that started it ends, even by kill -9.
 const script = `
-"$BIN/initdb" -D "$DATA" -U postgres -A trust -E UTF8 --no-locale --no-sync >"$DIR/log" 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
+"$BIN/initdb" -D "$DATA" -U postgres -A trust -E UTF8 --no-locale --no-sync "$@" >"$DIR/log" 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
 printf "listen_addresses = '127.0.0.1'\nport = $PORT\nunix_socket_directories = '$DIR'\nmax_connections = 300\nshared_buffers = 64MB\n" >>"$DATA/postgresql.conf"
 "$BIN/pg_ctl" -D "$DATA" -l "$DIR/log" -w start >/dev/null 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
 echo ready
@@ -136,7 +153,9 @@ rm -rf "$DIR"
 
 // Launch starts a server on a free port, as another user if this one is root. It ends
 // with this process, or when it is stopped.
-func Launch() (*Server, error) {
+func Launch() (*Server, error) { return launch("", "") }
+
+func launch(data, wal string, options ...string) (*Server, error) {
 	bin, err := Programs()
 	if err != nil {
 		return nil, err
@@ -149,8 +168,19 @@ func Launch() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Dir: filepath.Join(dir, "data"), Port: port, bin: bin, URL: "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"}
-	s.cmd = exec.Command("sh", "-c", script)
+	if data == "" {
+		data = filepath.Join(dir, "data")
+	} else if err := asUser(new(exec.Cmd), data); err != nil {
+		return nil, err
+	}
+	if wal != "" {
+		if err := asUser(new(exec.Cmd), wal); err != nil {
+			return nil, err
+		}
+		options = append(options, "--waldir="+wal)
+	}
+	s := &Server{Dir: data, Port: port, home: dir, bin: bin, URL: "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"}
+	s.cmd = exec.Command("sh", append([]string{"-c", script, "sh"}, options...)...)
 	s.cmd.Dir = dir
 	s.cmd.Env = append(os.Environ(), "BIN="+bin, "DIR="+dir, "DATA="+s.Dir, "PORT="+port, "LC_ALL=C")
 	if err := asUser(s.cmd, dir); err != nil {

@@ -3,6 +3,7 @@
 package proof_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
@@ -111,7 +112,10 @@ func (d *limitDisk) fill() error {
 }
 
 // mountedDisk is a file system of its own, filled with a file.
-type mountedDisk struct{ dir string }
+type mountedDisk struct {
+	dir  string
+	size int // 0: diskSize
+}
 
 // diskSize is more than a run writes, also into a log that is not yet copied.
 const diskSize = 32 << 20
@@ -121,7 +125,7 @@ func (d *mountedDisk) mount(fs string) error {
 		return err
 	}
 	if fs == "tmpfs" {
-		return syscall.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize))
+		return syscall.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprintf("size=%d", cmp.Or(d.size, diskSize)))
 	}
 	image := d.dir + ".image"
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, diskSize)); err != nil {
@@ -396,7 +400,7 @@ func (f *fullTest) holdsAcked(ctx context.Context, rt *perdure.Runtime, end bool
 		}
 		if told, ok := acked[e.Seq]; ok {
 			e.Value, told.Value = nil, nil // an observer is told without large ones; the flow compares them
-			if diff := cmp.Diff(told, e); diff != "" {
+			if diff := gocmp.Diff(told, e); diff != "" {
 				f.Errorf("event %d is not what was acknowledged (-want +got):\n%s", e.Seq, diff)
 			}
 			delete(acked, e.Seq)

@@ -33,6 +33,12 @@
 // pauses that grow to a second. Calls that need one wait for the outcome of such an
 // attempt, or for the end of their context.
 //
+// If the server's disk is full, a write returns [store.ErrFull], and what is there can
+// be read. If it is the disk of the WAL, the server stops: calls return
+// ErrUnavailable, and some also match ErrFull. Once there is room and the server is up,
+// workers go on by themselves. A server that had no room to recover has given up, and
+// has to be started again.
+//
 // Steps of package pgtx commit rows of the program together with their outcome, see
 // [store.Transactor]. Such a transaction has a connection of its own while it is
 // open; up to 8 of these are kept for later transactions.

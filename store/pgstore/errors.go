@@ -57,6 +57,12 @@ func (s *Store) failed(doing string, err error) error {
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%w: pgstore: cannot %s the server; a write may have happened: %w", store.ErrUnavailable, doing, err)
 	}
+	if pg.SeverityUnlocalized == "PANIC" || severe(err) && pg.Code == "53100" {
+		if pg.Code == "53100" {
+			err = fmt.Errorf("%w: make room on its disk: %w", store.ErrFull, err)
+		}
+		return fmt.Errorf("%w: pgstore: the server has stopped; a write may have happened: %w", store.ErrUnavailable, err)
+	}
 	switch pg.Code {
 	case "28P01", "28000":
 		return fmt.Errorf("%w; give the right ones in the URL, PGUSER and PGPASSWORD, or look at pg_hba.conf: %w", ErrPassword, err)
@@ -106,4 +112,10 @@ func code(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// severe reports whether the server has ended the session with an error, or itself.
+func severe(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC")
 }

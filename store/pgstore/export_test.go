@@ -17,6 +17,9 @@ func StopPolling(t *testing.T) {
 // Failed returns the error of a call that failed with err.
 func Failed(err error) error { return (&Store{life: context.Background()}).failed("open", err) }
 
+// RefusedCommit reports whether a commit has certainly not happened.
+var RefusedCommit = refusedCommit
+
 // TooOld makes every server too old until the test ends.
 func TooOld(t *testing.T) {
 	before := minVersion

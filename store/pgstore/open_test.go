@@ -240,3 +240,20 @@ func TestOpenRefusesOldServers(t *testing.T) {
 		t.Errorf("a server that is too old: %v", err)
 	}
 }
+
+// TestPanics: an error with which the server stops says nothing about a write.
+func TestPanics(t *testing.T) {
+	for severity, stops := range map[string]bool{"ERROR": false, "FATAL": true, "PANIC": true} {
+		full := &pgconn.PgError{SeverityUnlocalized: severity, Code: "53100", Message: "could not write to file"}
+		err := pgstore.Failed(full)
+		if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) != stops || strings.Contains(err.Error(), "may have happened") != stops {
+			t.Errorf("%s on a full disk is %v", severity, err)
+		}
+		if pgstore.RefusedCommit(full) == stops {
+			t.Errorf("%s at a commit: it has not happened: %v", severity, !stops)
+		}
+	}
+	if err := pgstore.Failed(&pgconn.PgError{SeverityUnlocalized: "PANIC", Code: "XX000"}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a panic is %v", err)
+	}
+}

@@ -236,6 +236,7 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 		bounded, cancel = t.s.call(ctx)
 	}
 	defer cancel()
+	dead := t.conn.IsClosed() // by a statement of the program, which was told
 	switch err := t.apply(bounded, r); {
 	case errors.Is(err, store.ErrConflict):
 		return err
@@ -246,6 +247,9 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 		t.end(err)
 		return t.s.joinFailed(err)
 	case err != nil:
+		if lost := t.conn.IsClosed() && !dead; lost || code(err) == "53100" {
+			err = t.s.failed("write to", err) // it is not the program's doing
+		}
 		t.end(err)
 		return t.ended
 	}
@@ -318,7 +322,6 @@ func (t *tx) commit(ctx context.Context) error {
 	}
 	err := t.pgx.Commit(ctx)
 	t.ended = store.RolledBack(errors.New("pgstore: the transaction was committed"))
-	var reported *pgconn.PgError
 	switch {
 	case err == nil:
 		t.s.putIdle(t.conn)
@@ -327,11 +330,19 @@ func (t *tx) commit(ctx context.Context) error {
 		}
 		t.s.news.wrote(t.names...)
 		return nil
-	case errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &reported) && reported.Code[:2] != "57" && reported.Code[:2] != "08":
+	case refusedCommit(err):
 		t.ended = store.RolledBack(err)
 		t.s.putIdle(t.conn)
 		return t.ended
 	}
 	cutOff(t.conn)
 	return fmt.Errorf("%w: pgstore: the answer to a commit was lost: %w", store.ErrUnavailable, err)
+}
+
+// refusedCommit reports whether a commit has certainly not happened. An error with
+// which the server ends the session or stops does not say so.
+func refusedCommit(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, pgx.ErrTxCommitRollback) ||
+		errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" && pg.Code[:2] != "57" && pg.Code[:2] != "08"
 }

@@ -2,9 +2,11 @@ package pgtx_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +101,50 @@ func TestMain(m *testing.M) {
 }
 
 func TestRowsAndOutcomesGoTogether(t *testing.T) { rows.GoTogether(t) }
+
+// fullStore is a store whose transactions fail for want of space at first.
+type fullStore struct {
+	store.Store
+	left atomic.Int32 // so often
+}
+
+func (s *fullStore) Unwrap() store.Store { return s.Store }
+
+func (s *fullStore) Begin(ctx context.Context, native any) (store.Tx, error) {
+	tx, err := store.Join(ctx, s.Store, native)
+	return &fullTx{tx, s}, err
+}
+
+type fullTx struct {
+	store.Tx
+	s *fullStore
+}
+
+func (t *fullTx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	if t.s.left.Add(-1) < 0 {
+		return t.Tx.Commit(ctx, b)
+	}
+	return 0, errors.Join(store.RolledBack(store.ErrFull), t.Rollback())
+}
+
+// TestFullStoreFailsNoStep: that a store has no space for an outcome is no outcome
+// of the step, which runs again until there is.
+func TestFullStoreFailsNoStep(t *testing.T) {
+	p := newPlace(t)
+	s := &fullStore{Store: p.open(t)}
+	s.left.Store(3)
+	k := kit.New(t, s, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+		return pgtx.Step(ctx, "s", func(ctx context.Context, tx pgx.Tx) (string, error) {
+			_, err := tx.Exec(ctx, "INSERT INTO "+p.Table+" VALUES ('s')")
+			return "done", err
+		}, perdure.Retry(perdure.RetryPolicy{Attempts: 1}))
+	}))
+	k.StartOn("t", "f", "")
+	k.WaitFor("t", perdure.Succeeded)
+	if rows := p.query(t, "SELECT count(*) FROM "+p.Table); rows != "1" || s.left.Load() >= 0 {
+		t.Errorf("there are %s rows, and the store was full for %d times less", rows, s.left.Load())
+	}
+}
 
 func TestNoOutcomeNoRow(t *testing.T) {
 	rows.NoOutcome(t, map[string]kit.RowsCase[pgx.Tx]{
