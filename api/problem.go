@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/agent/memory"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -176,7 +177,9 @@ func ProblemOf(err error) *Problem {
 			switch k.name { // what the store says, such as its address, is for the log
 			case "unavailable":
 				p.Detail = "the store does not answer; " + settle
-				if errors.Is(err, store.ErrBusy) {
+				if moving, ok := errors.AsType[*fault.MovingError](err); ok {
+					p.Detail = plainly(moving)
+				} else if errors.Is(err, store.ErrBusy) {
 					p.Detail = "another program locks the store, or keeps a transaction open on it; end that, and " + settle
 				}
 			case "full":

@@ -204,7 +204,7 @@ func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 	}
 	held, err := im.archive.threads.Ensure(ctx, im.archive.tenant.IDKey(im.as), []byte(im.name))
 	if err == nil {
-		err = im.archive.threads.CheckMoved(ctx)
+		err = im.archive.threads.CheckKept(ctx)
 	}
 	if err != nil {
 		im.open = true

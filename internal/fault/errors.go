@@ -404,6 +404,19 @@ func (e *MovedError) Error() string {
 // Unwrap makes errors.Is(err, ErrMoved) true.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
+// MovingError says that a request took so long while the store moved to another one
+// that nobody knows whether what it has written was copied. It matches
+// store.ErrUnknown, and store.ErrUnavailable for those who do not care why.
+type MovingError struct {
+	To string // the name of that store
+}
+
+func (e *MovingError) Error() string {
+	return fmt.Sprintf("%v: the store has moved to %s meanwhile, and the change may not have moved with it; look there before you repeat it, or repeat it there with the same idempotency key", store.ErrUnknown, e.To)
+}
+
+func (e *MovingError) Unwrap() []error { return []error{store.ErrUnknown, store.ErrUnavailable} }
+
 // IfDropped makes ErrErased of the answer of a journal that was dropped.
 func IfDropped(name string, err error) error {
 	if errors.Is(err, store.ErrDropped) && !errors.Is(err, ErrErased) {

@@ -50,6 +50,7 @@ func (s *stalled) stall(name string) {
 // TestLateWrites has requests under way for longer than a migration takes, whose
 // writes reach the source after it has moved. None of them is said to have
 // happened, nor is it by asking again, and workers in the source do nothing.
+// Whoever has written something is told that its outcome is unknown.
 func TestLateWrites(t *testing.T) {
 	type request func(ctx context.Context, rt *perdure.Runtime) error
 	start := func(ctx context.Context, rt *perdure.Runtime) error {
@@ -74,9 +75,10 @@ func TestLateWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     request
 		stalls string
+		want   error
 	}{
-		"start": {start, "thread/"}, "fork": {fork, "thread/"}, "create": {create, "thread/"},
-		"start named": {start, "id/"}, "put": {put, "shelf/"}, "delete": {remove, "shelf/"},
+		"start": {start, "thread/", store.ErrUnknown}, "fork": {fork, "thread/", perdure.ErrMoved}, "create": {create, "thread/", perdure.ErrMoved},
+		"start named": {start, "id/", store.ErrUnknown}, "put": {put, "shelf/", store.ErrUnknown}, "delete": {remove, "shelf/", store.ErrUnknown},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			inner, to := memstore.New(), memstore.New()
@@ -96,7 +98,7 @@ func TestLateWrites(t *testing.T) {
 			want := contents(t, to)
 			done.Wait()
 			k.Rest()
-			kit.WantErr(t, "the late request", late, perdure.ErrMoved)
+			kit.WantErr(t, "the late request", late, test.want)
 			kit.WantErr(t, "the same again", test.do(t.Context(), slow), perdure.ErrMoved)
 			kit.WantErr(t, "the same again, quickly", test.do(t.Context(), k.Runtime), perdure.ErrMoved)
 			kit.WantErr(t, "a start", start(t.Context(), k.Runtime), perdure.ErrMoved)
@@ -120,6 +122,76 @@ func TestLateWrites(t *testing.T) {
 			kit.NoErr(t, test.do(t.Context(), there.Runtime))
 			there.Rest()
 			there.Stop()
+		})
+	}
+}
+
+// TestWritesBesideTheMark makes requests at all times around the moment when the
+// source is marked, which take more or less long. What is acknowledged is in the
+// target, and what is refused as moved is not. Only of slow ones the outcome may be
+// unknown.
+func TestWritesBesideTheMark(t *testing.T) {
+	is := func(err error, none error) bool {
+		if err != nil && !errors.Is(err, none) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	for name, test := range map[string]struct {
+		stalls string
+		do     func(ctx context.Context, rt *perdure.Runtime) error
+		there  func(ctx context.Context, rt *perdure.Runtime) bool
+	}{
+		"start": {"thread/", func(ctx context.Context, rt *perdure.Runtime) error {
+			_, err := rt.Start(ctx, perdure.StartRequest{Thread: "new", Flow: "ledger", Input: "x"})
+			return err
+		}, func(ctx context.Context, rt *perdure.Runtime) bool {
+			_, err := rt.Get(ctx, "new")
+			return is(err, perdure.ErrNoThread)
+		}},
+		"put": {"shelf/", func(ctx context.Context, rt *perdure.Runtime) error {
+			_, err := memory.Of(rt).Put(ctx, []string{"a"}, "new", 1, memory.PutOptions{})
+			return err
+		}, func(ctx context.Context, rt *perdure.Runtime) bool {
+			_, err := memory.Of(rt).Get(ctx, []string{"a"}, "new")
+			return is(err, memory.ErrNotFound)
+		}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			acknowledged, refused, unknown := 0, 0, 0
+			for i, long := range []time.Duration{0, 0, 500 * time.Millisecond, 500 * time.Millisecond, 1700 * time.Millisecond, 3 * time.Second} {
+				pause := []time.Duration{1900 * time.Millisecond, 2100 * time.Millisecond}[i%2]
+				for after := time.Duration(0); after < 7*time.Second; after += 300 * time.Millisecond {
+					from, to := memstore.New(), memstore.New()
+					rt, err := perdure.New(t.Context(), &stalled{from, test.stalls, long}, perdure.Options{}, flows...)
+					kit.NoErr(t, err)
+					kit.NoErr(t, memory.Of(rt).Delete(t.Context(), []string{"b"}, "none", "")) // it looks at the mark
+					var migrated error
+					var done sync.WaitGroup
+					done.Go(func() {
+						time.Sleep(after)
+						_, migrated = migrate.Run(t.Context(), from, to, migrate.Options{To: "there"})
+					})
+					time.Sleep(pause) // that look is hardly fresh, or not any more
+					err = test.do(t.Context(), rt)
+					done.Wait()
+					kit.NoErr(t, migrated)
+					there := test.there(t.Context(), kit.Runtime(t, to, perdure.Options{}, flows...))
+					switch {
+					case err == nil && there:
+						acknowledged++
+					case errors.Is(err, perdure.ErrMoved) && !there:
+						refused++
+					case errors.Is(err, store.ErrUnknown) && !errors.Is(err, perdure.ErrMoved) && long > time.Second:
+						unknown++
+					default:
+						t.Errorf("taking %v, with the mark after %v: it is in the target: %v, but the answer was: %v", long, after, there, err)
+					}
+				}
+			}
+			if acknowledged == 0 || refused == 0 || unknown == 0 {
+				t.Errorf("%d requests are acknowledged, %d refused, and %d unknown", acknowledged, refused, unknown)
+			}
 		})
 	}
 }

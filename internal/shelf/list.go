@@ -81,5 +81,5 @@ func (s *Shelf) Clear(ctx context.Context, ns []string) error {
 	if err := store.DeletePrefix(ctx, s.host.Store, s.root+s.prefix(ns)); err != nil {
 		return err
 	}
-	return s.checkMoved(ctx)
+	return s.checkKept(ctx)
 }

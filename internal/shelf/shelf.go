@@ -226,11 +226,12 @@ type Host struct {
 	Log    *slog.Logger
 
 	CheckMoved func(context.Context) error // refuses writes of a store that was migrated; nil: there are none
+	CheckKept  func(context.Context) error // fails after a write that a migration may have missed; nil: as above
 }
 
 // hostOf returns the host of a tenant's threads.
 func hostOf(t *threads.Tenant) *Host {
-	return &Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log, CheckMoved: t.All.CheckMoved}
+	return &Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log, CheckMoved: t.All.CheckMoved, CheckKept: t.All.CheckKept}
 }
 
 // Of returns the shelf of the tenant of a *perdure.Runtime.

@@ -94,7 +94,7 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 		return err
 	})
 	if err == nil {
-		err = s.checkMoved(ctx) // a migration may have missed a write that took long
+		err = s.checkKept(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -131,6 +131,14 @@ func (s *Shelf) checkMoved(ctx context.Context) error {
 	return s.host.CheckMoved(ctx)
 }
 
+// checkKept returns an error after a write that a migration may have missed.
+func (s *Shelf) checkKept(ctx context.Context) error {
+	if s.host.CheckKept == nil {
+		return nil
+	}
+	return s.host.CheckKept(ctx)
+}
+
 // Delete removes a value, of the version if one is given. A value that is not
 // there is removed already.
 func (s *Shelf) Delete(ctx context.Context, ns []string, key string, version store.Version) error {
@@ -143,7 +151,7 @@ func (s *Shelf) Delete(ctx context.Context, ns []string, key string, version sto
 	if err := s.delete(ctx, s.root+s.Place(ns, key), version); err != nil {
 		return err
 	}
-	return s.checkMoved(ctx)
+	return s.checkKept(ctx)
 }
 
 func (s *Shelf) delete(ctx context.Context, name string, version store.Version) error {

@@ -30,7 +30,7 @@ func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, da
 		err = c.append(ctx, name, t, data, flows, cells)
 	}
 	if err == nil {
-		err = c.CheckMoved(ctx) // a migration may have missed an append that took long
+		err = c.CheckKept(ctx)
 	}
 	return err
 }

@@ -17,7 +17,9 @@ import (
 // of the target, and no runtime opens that store until the cell says that the
 // migration is complete. MovedCell tells the users of the source to begin nothing
 // there any more. A process may rely on its last look at that cell for
-// [MovedFresh], so a migration waits for [MovedGrace] after writing it.
+// [MovedFresh], so a migration waits for [MovedGrace] after writing it. What was
+// written until [MovedKept] after such a look was written before the end of that
+// wait, so it is copied.
 const (
 	CopyCell  = "perdure/copy"  // in the target: a Copy
 	MovedCell = "perdure/moved" // in the source: a Copy
@@ -37,7 +39,8 @@ const CopyDone = "done"
 
 // MovedFresh is how long a process may rely on having seen that its store has not
 // moved. MovedGrace is how long a migration waits for every process to look again.
-const MovedFresh, MovedGrace = 2 * time.Second, 4 * time.Second
+// MovedKept is shorter, as clocks differ a little.
+const MovedFresh, MovedKept, MovedGrace = 2 * time.Second, 3500 * time.Millisecond, 4 * time.Second
 
 // ReadCopy returns the content of a migration's cell, nil if there is none.
 func ReadCopy(ctx context.Context, s store.Store, key string) (*Copy, error) {
@@ -91,27 +94,53 @@ func checkWritable(t *journal.Thread) error {
 }
 
 // CheckMoved returns a MovedError if the threads of the store continue in another
-// one. It is called before each request is carried out, and also after creating a
-// thread or writing a cell that belongs to none: if that took so long that the
-// migration may have missed it, it has not happened. What is left of it in the
-// source is never executed, as workers ask too, and refuses all requests.
+// one. It is called before each request is carried out. If that creates a thread or
+// writes a cell that belongs to none, CheckKept is called afterwards.
 func (c *Threads) CheckMoved(ctx context.Context) error {
-	c.mu.Lock()
-	fresh := !c.unmoved.IsZero() && time.Since(c.unmoved) < MovedFresh
-	c.mu.Unlock()
-	if fresh {
+	if c.unmovedFor(MovedFresh) {
 		return nil
 	}
+	moved, err := c.look(ctx)
+	if moved != nil {
+		err = &fault.MovedError{To: moved.To}
+	}
+	return err
+}
+
+// CheckKept returns an error that matches store.ErrUnknown if a migration may have
+// missed what was just written, because that took long. It may also have copied it,
+// so the error is no MovedError, which says that nothing has happened. If it was
+// missed, what is in the source is never executed, as workers ask too, and refuses
+// all requests.
+func (c *Threads) CheckKept(ctx context.Context) error {
+	if c.unmovedFor(MovedKept) {
+		return nil
+	}
+	moved, err := c.look(ctx)
+	if moved != nil {
+		err = &fault.MovingError{To: moved.To}
+	}
+	return err
+}
+
+// unmovedFor reports whether the store was seen not to have moved within a time.
+func (c *Threads) unmovedFor(d time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unmoved.IsZero() && time.Since(c.unmoved) < d
+}
+
+// look returns the source's mark, nil if the store has not moved.
+func (c *Threads) look(ctx context.Context) (*Copy, error) {
 	began := time.Now()
 	m, err := ReadCopy(ctx, c.Store, MovedCell)
 	if err != nil {
-		return fmt.Errorf("perdure: checking whether the store has moved: %w", err)
+		return nil, fmt.Errorf("perdure: checking whether the store has moved: %w", err)
 	}
-	if m != nil {
-		return &fault.MovedError{To: m.To}
+	if m == nil {
+		c.mu.Lock()
+		c.unmoved = began
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	c.unmoved = began
-	c.mu.Unlock()
-	return nil
+	return m, nil
 }
