@@ -28,22 +28,28 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 		}
 	}
 	// If anything goes wrong from here on, the cached head cannot be trusted.
-	moved, err := s.move(ctx, journal, h)
+	next := head{start: after + 1, last: after + uint64(len(entries))}
+	var moved store.Cell
+	var err error
+	if h.open {
+		next.start = h.start
+		next.batch, err = joined(headKey(journal), h.batch, entries)
+	} else {
+		next.batch = batch{start: next.start, entries: entries}.encode()
+		moved, err = s.move(ctx, journal, h)
+	}
+	if err == nil {
+		next.open = len(next.batch) < s.pack
+		key := headKey(journal)
+		next.version, err = s.kv.Put(ctx, key, frame(key, next.tag(), next.batch), h.version)
+	}
 	if err != nil {
 		s.heads.forget(journal)
 		return 0, s.lost(ctx, journal, after, moved, err)
 	}
-	next := batch{start: after + 1, entries: entries}
-	body := next.encode()
-	key := headKey(journal)
-	version, err := s.kv.Put(ctx, key, frame(key, []byte{headLive}, body), h.version)
-	if err != nil {
-		s.heads.forget(journal)
-		return 0, s.lost(ctx, journal, after, moved, err)
-	}
-	s.heads.put(journal, head{version: version, start: next.start, last: next.last(), batch: body})
+	s.heads.put(journal, next)
 	s.hub.Wake(journal)
-	return next.last(), nil
+	return next.last, nil
 }
 
 // move writes the newest batch of a journal to its own key, if it is not there

@@ -20,6 +20,13 @@
 // steady state an append takes two writes and nothing else; a reader at the end
 // of a journal needs one Get.
 //
+// With [Options].Pack, an append joins the batch in the head, and the batch is moved
+// only once it has reached that size. An append is then a single write, and a reader
+// needs few calls for many entries, but each append writes the whole batch again: on
+// average half of Pack in addition to its own bytes. This suits engines that charge by
+// the call and have large values, such as object stores. A damaged head loses all
+// entries of its batch.
+//
 // A reader takes the head first. By then all batches before the head's have been
 // moved, so one List of them in order, followed by the head, is the journal as it
 // was at that moment.

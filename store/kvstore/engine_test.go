@@ -21,16 +21,28 @@ import (
 // engine is a key-value engine in a map, as strict as a KV may be: it refuses
 // keys and values beyond what the package says it needs.
 type engine struct {
-	hashes bool // versions are hashes of the value, not a counter
+	kind
 
 	mu    sync.Mutex
 	cells map[string]store.Cell
 	count int
 }
 
-func newEngine(hashes bool) *engine {
-	return &engine{hashes: hashes, cells: map[string]store.Cell{}}
+// kind is how an engine works, and how its stores use it.
+type kind struct {
+	hashes bool // versions are hashes of the value, not a counter
+	pack   int  // see kvstore.Options
 }
+
+// kinds are those that the sweeps go through. The entries of a sweep have about 20
+// bytes, so that some appends join a batch and some move it.
+var kinds = []kind{{}, {hashes: true}, {hashes: true, pack: 50}}
+
+func (k kind) options() kvstore.Options { return kvstore.Options{Pack: k.pack} }
+
+func newEngine(hashes bool) *engine { return kind{hashes: hashes}.engine() }
+
+func (k kind) engine() *engine { return &engine{kind: k, cells: map[string]store.Cell{}} }
 
 // plain is what a key may consist of, and z what may stand in a List besides.
 const plain = "0123456789abcdefghijklmnopqrstuv-"
@@ -54,7 +66,7 @@ func (e *engine) Get(_ context.Context, key string) (store.Cell, error) {
 
 func (e *engine) Put(_ context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	checkKey(key)
-	if len(value) == 0 || len(value) > kvstore.MaxValue {
+	if len(value) == 0 || len(value) > kvstore.MaxValue+e.pack {
 		panic(fmt.Sprintf("a value of %d bytes is outside of what KV says", len(value)))
 	}
 	e.mu.Lock()

@@ -75,10 +75,30 @@ func (b batch) encode() []byte {
 	}
 	body := binary.AppendUvarint(make([]byte, 0, size), b.start)
 	body = binary.AppendUvarint(body, uint64(len(b.entries)))
-	for _, e := range b.entries {
+	return appendEntries(body, b.entries)
+}
+
+func appendEntries(body []byte, entries [][]byte) []byte {
+	for _, e := range entries {
 		body = append(binary.AppendUvarint(body, uint64(len(e))), e...)
 	}
 	return body
+}
+
+// joined returns the encoding of the batch encoded in body with more entries.
+func joined(key string, body []byte, more [][]byte) ([]byte, error) {
+	start, n := binary.Uvarint(body)
+	count, m := binary.Uvarint(body[max(n, 0):])
+	if n <= 0 || m <= 0 {
+		return nil, &damage{key, "the batch is not well formed"}
+	}
+	size := len(body) + binary.MaxVarintLen64
+	for _, e := range more {
+		size += binary.MaxVarintLen64 + len(e)
+	}
+	next := binary.AppendUvarint(make([]byte, 0, size), start)
+	next = binary.AppendUvarint(next, count+uint64(len(more)))
+	return appendEntries(append(next, body[n+m:]...), more), nil
 }
 
 // decodeBatch decodes a batch found under key. Its entries share the body, but

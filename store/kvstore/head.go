@@ -14,16 +14,28 @@ import (
 type head struct {
 	version store.Version
 	dropped bool
+	open    bool   // the next append joins the batch instead of moving it
 	start   uint64 // of the newest batch
 	last    uint64
 	batch   []byte // the newest batch, encoded; never changed
 }
 
-// The first byte of a head's body.
+// The first byte of a head's body. Whether a head is open is written into it, and
+// not left to the options of the next writer: if one writer moved a batch that
+// another one adds to, two moved batches would hold the same entries.
 const (
 	headLive    = 'L'
+	headOpen    = 'O'
 	headDropped = 'D'
 )
+
+// tag returns the first byte of the body of a head that is not dropped.
+func (h head) tag() []byte {
+	if h.open {
+		return []byte{headOpen}
+	}
+	return []byte{headLive}
+}
 
 // head returns the head of a journal as the engine has it. If it is *damage, its
 // version is returned too, so that it can be overwritten.
@@ -49,12 +61,12 @@ func decodeHead(key string, value []byte) (head, error) {
 	switch {
 	case len(body) == 1 && body[0] == headDropped:
 		return head{dropped: true}, nil
-	case len(body) > 1 && body[0] == headLive:
+	case len(body) > 1 && (body[0] == headLive || body[0] == headOpen):
 		b, err := decodeBatch(key, body[1:])
 		if err != nil {
 			return head{}, err
 		}
-		return head{start: b.start, last: b.last(), batch: body[1:]}, nil
+		return head{open: body[0] == headOpen, start: b.start, last: b.last(), batch: body[1:]}, nil
 	}
 	return head{}, &damage{key, "the head is not well formed"}
 }

@@ -56,12 +56,12 @@ func TestAnotherHandleAtEachCall(t *testing.T) {
 		for _, op := range []string{"append", "append twice", "drop", "read"} {
 			for _, other := range []string{"append", "append twice", "drop"} {
 				for _, began := range []string{"never", "by another", "by the same"} {
-					for _, hashes := range []bool{false, true} {
+					for _, k := range append(kinds, kind{pack: 1000}) {
 						for at := 1; ; at++ {
 							met := false
 							for dying := 0; ; dying++ { // 0: it lives
 								var more bool
-								met, more = meet(t, op, other, began, hashes, at, dying)
+								met, more = meet(t, op, other, began, k, at, dying)
 								runs++
 								if !met || !more {
 									break
@@ -82,11 +82,11 @@ func TestAnotherHandleAtEachCall(t *testing.T) {
 // meet does op, and other within its call number at. The handle of other dies
 // at its call number dying. It reports whether there was such a call, and
 // whether other would have made more calls.
-func meet(t *testing.T, op, other, began string, hashes bool, at, dying int) (met, more bool) {
-	e := newEngine(hashes)
+func meet(t *testing.T, op, other, began string, k kind, at, dying int) (met, more bool) {
+	e := k.engine()
 	kv, kv2 := shake(e, nil), shake(e, map[int]fault{dying: dies})
-	s, s2 := kvstore.New(kv, kvstore.Options{}), kvstore.New(kv2, kvstore.Options{})
-	writer := kvstore.New(e, kvstore.Options{})
+	s, s2 := kvstore.New(kv, k.options()), kvstore.New(kv2, kvstore.Options{Pack: k.pack / 3})
+	writer := kvstore.New(e, k.options())
 	if began == "by the same" {
 		writer = s // and has the head at hand
 	}
@@ -113,7 +113,7 @@ func meet(t *testing.T, op, other, began string, hashes bool, at, dying int) (me
 	}
 
 	died := kv2.dead
-	what := fmt.Sprintf("%s at call %d of %s (begun %s, hashes %v, dying at %d, died %v): %+v and %+v", other, at, op, began, hashes, dying, died, a, b)
+	what := fmt.Sprintf("%s at call %d of %s (begun %s, %+v, dying at %d, died %v): %+v and %+v", other, at, op, began, k, dying, died, a, b)
 	for _, o := range []outcome{a, b} {
 		for _, err := range append(o.errs, o.err) {
 			if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrDropped) && !(died && errors.Is(err, errShaky)) {

@@ -13,6 +13,12 @@ type Options struct {
 	// Durability is what acknowledged writes of the engine survive. It is
 	// ignored if the engine is a store.Durable, which knows better.
 	Durability store.Durability
+
+	// Pack is the size in bytes up to which an append joins the newest batch
+	// of its journal instead of moving it, up to MaxPack; 0 keeps each append
+	// in a batch of its own. See the package comment for what it costs. Stores
+	// on one engine may differ in it.
+	Pack int
 }
 
 // Store is a store in a key-value engine.
@@ -20,6 +26,7 @@ type Store struct {
 	kv      KV
 	durable store.Durability
 	hub     *store.Hub
+	pack    int
 	heads   headCache
 
 	close    sync.Once
@@ -38,7 +45,7 @@ var (
 // New returns a store in kv. Several stores, even in different processes, may use
 // one engine at the same time. Close closes kv if it is an io.Closer.
 func New(kv KV, o Options) *Store {
-	s := &Store{kv: kv, durable: o.Durability, hub: store.NewHub()}
+	s := &Store{kv: kv, durable: o.Durability, hub: store.NewHub(), pack: min(o.Pack, MaxPack)}
 	if d, ok := upgrade[store.Durable](kv); ok {
 		s.durable = d.Durability()
 	}

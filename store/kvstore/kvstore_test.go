@@ -17,20 +17,23 @@ import (
 
 // opener returns stores over one engine per folder. They outlive their
 // handles, as an engine in another process does.
-func opener(engine func() kvstore.KV) storetest.Opener {
+func opener(engine func() kvstore.KV, pack int) storetest.Opener {
 	var engines sync.Map
 	return func(_ context.Context, dir string) (store.Store, error) {
 		kv, _ := engines.LoadOrStore(dir, engine())
-		return kvstore.New(kv.(kvstore.KV), kvstore.Options{Durability: store.Process}), nil
+		return kvstore.New(kv.(kvstore.KV), kvstore.Options{Durability: store.Process, Pack: pack}), nil
 	}
 }
 
 func TestStore(t *testing.T) {
 	t.Run("counted versions", func(t *testing.T) {
-		storetest.Run(t, opener(func() kvstore.KV { return newEngine(false) }))
+		storetest.Run(t, opener(func() kvstore.KV { return newEngine(false) }, 0))
 	})
 	t.Run("hashed versions and news", func(t *testing.T) {
-		storetest.Run(t, opener(func() kvstore.KV { return &telling{newEngine(true), store.NewHub()} }))
+		storetest.Run(t, opener(func() kvstore.KV { return &telling{newEngine(true), store.NewHub()} }, 0))
+	})
+	t.Run("packed", func(t *testing.T) {
+		storetest.Run(t, opener(func() kvstore.KV { return kind{pack: 100}.engine() }, 100))
 	})
 }
 
@@ -85,6 +88,27 @@ func TestCallsPerOperation(t *testing.T) {
 		if got := strings.Join(kv.ops, " "); got != c.want {
 			t.Errorf("%s calls the engine with %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// Packed, an append is one write, and many entries are read with few calls.
+func TestCallsPacked(t *testing.T) {
+	k := kind{pack: 1000}
+	kv := shake(k.engine(), nil)
+	s := kvstore.New(kv, k.options())
+	const entries = 1000
+	for n := range uint64(entries) {
+		must(t, appended(s, "j", n, strings.Repeat("x", 9)))
+	}
+	if writes := len(kv.ops) - 2; writes != entries+entries/100-1 {
+		t.Errorf("%d appends take %d writes, want one each and one for every 100 entries that are moved", entries, writes)
+	}
+	kv.ops = nil
+	if all, err := store.ReadAll(t.Context(), s, "j", 0); err != nil || len(all) != entries {
+		t.Fatalf("there are %d entries: %v", len(all), err)
+	}
+	if len(kv.ops) > 2+entries/100 {
+		t.Errorf("a read of %d entries calls the engine %d times: %v", entries, len(kv.ops), kv.ops)
 	}
 }
 

@@ -30,8 +30,8 @@ type client struct {
 	ids     int
 }
 
-func newClient(t *testing.T, hashes bool, plan map[int]fault) *client {
-	c := &client{t: t, e: newEngine(hashes), what: fmt.Sprint(plan), model: map[string][]string{}, dropped: map[string]bool{}}
+func newClient(t *testing.T, k kind, plan map[int]fault) *client {
+	c := &client{t: t, e: k.engine(), what: fmt.Sprint(k, plan), model: map[string][]string{}, dropped: map[string]bool{}}
 	c.kv = shake(c.e, nil)
 	c.kv.plan = func(n int) fault {
 		if f := plan[n]; f == dies || f == diesOn {
@@ -40,7 +40,7 @@ func newClient(t *testing.T, hashes bool, plan map[int]fault) *client {
 		}
 		return plan[n]
 	}
-	c.s = kvstore.New(c.kv, kvstore.Options{})
+	c.s = kvstore.New(c.kv, c.e.options())
 	return c
 }
 
@@ -49,7 +49,7 @@ func newClient(t *testing.T, hashes bool, plan map[int]fault) *client {
 func (c *client) life() context.Context {
 	if c.kv.dead {
 		c.kv.dead = false
-		c.s = kvstore.New(c.kv, kvstore.Options{})
+		c.s = kvstore.New(c.kv, c.e.options())
 	}
 	ctx, cut := context.WithCancel(context.Background())
 	c.cut = cut
@@ -252,8 +252,8 @@ var longScript = script{"long", func(c *client) {
 	c.append("j\x00", 1)
 }}
 
-func (s script) sweep(t *testing.T, hashes bool, plan map[int]fault) int {
-	c := newClient(t, hashes, plan)
+func (s script) sweep(t *testing.T, k kind, plan map[int]fault) int {
+	c := newClient(t, k, plan)
 	s.run(c)
 	c.verify()
 	return c.kv.calls
@@ -262,13 +262,13 @@ func (s script) sweep(t *testing.T, hashes bool, plan map[int]fault) int {
 // Each call in turn goes wrong, in each way.
 func TestEachCallFails(t *testing.T) {
 	for _, s := range append(scripts, longScript) {
-		for _, hashes := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/hashes=%v", s.name, hashes), func(t *testing.T) {
+		for _, k := range kinds {
+			t.Run(fmt.Sprintf("%s/%+v", s.name, k), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					calls := s.sweep(t, hashes, nil)
+					calls := s.sweep(t, k, nil)
 					for n := 1; n <= calls; n++ {
 						for _, f := range faults {
-							s.sweep(t, hashes, map[int]fault{n: f})
+							s.sweep(t, k, map[int]fault{n: f})
 						}
 					}
 					t.Logf("%d calls, each with %d faults", calls, len(faults))
@@ -282,21 +282,23 @@ func TestEachCallFails(t *testing.T) {
 func TestEachTwoCallsFail(t *testing.T) {
 	const behind = 8 // a repair makes some calls more
 	for _, s := range scripts {
-		t.Run(s.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				calls, runs := s.sweep(t, true, nil), 0
-				for n := 1; n <= calls; n++ {
-					for m := n + 1; m <= calls+behind; m++ {
-						for _, f := range faults {
-							for _, g := range faults {
-								s.sweep(t, true, map[int]fault{n: f, m: g})
-								runs++
+		for _, k := range kinds[1:] {
+			t.Run(fmt.Sprintf("%s/%+v", s.name, k), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					calls, runs := s.sweep(t, k, nil), 0
+					for n := 1; n <= calls; n++ {
+						for m := n + 1; m <= calls+behind; m++ {
+							for _, f := range faults {
+								for _, g := range faults {
+									s.sweep(t, k, map[int]fault{n: f, m: g})
+									runs++
+								}
 							}
 						}
 					}
-				}
-				t.Logf("%d calls, %d pairs of faults", calls, runs)
+					t.Logf("%d calls, %d pairs of faults", calls, runs)
+				})
 			})
-		})
+		}
 	}
 }
