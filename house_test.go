@@ -58,6 +58,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
 	const postgres = `(github\.com/jackc/(pgx/v5|pgpassfile|pgservicefile|puddle/v2)|golang\.org/x/(crypto|sync|text))(/.*)?`
+	const s3 = `(github\.com/(minio/(minio-go/v7|md5-simd|crc64nvme)|klauspost/(compress|cpuid/v2|crc32)|cespare/xxhash/v2|dustin/go-humanize|google/uuid|philhofer/fwd|rs/xid|tinylib/msgp|zeebo/xxh3)|go\.yaml\.in/yaml/v3|gopkg\.in/ini\.v1|golang\.org/x/(crypto|net|sys|text))(/.*)?`
 	const redis = `(github\.com/(redis/go-redis/v9|cespare/xxhash/v2)|go\.uber\.org/atomic|golang\.org/x/sys)(/.*)?`
 	const natsClient = `(github\.com/nats-io/(nats\.go|nkeys|nuid)|github\.com/klauspost/compress|golang\.org/x/(crypto|sys|text))(/.*)?`
 	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
@@ -73,6 +74,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/sqlitestore/sqltx`, `PERDURE|PERDURE/(store(/(memstore|sqlitestore))?|internal/.*)|` + sqlite},
 		{`\./store/pgstore`, `PERDURE/store|` + postgres},
 		{`\./store/redisstore`, `PERDURE/store|` + redis},
+		{`\./store/s3store`, `PERDURE/store(/kvstore)?|` + s3},
+		{`\./internal/s3test`, `FOREIGN`},
 		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/(memstore|pgstore))?|internal/.*)|` + postgres},
 		{`\./store/natsstore`, `PERDURE/store|` + natsClient},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},

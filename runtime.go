@@ -102,7 +102,8 @@ type core struct {
 // Open opens the store at a URL and returns a runtime with the flows and the zero
 // [Options]. The program has to import the driver for the URL's scheme:
 // store/sqlitestore for sqlite:FILE, store/pgstore for postgres://HOST/DATABASE,
-// store/redisstore for redis://HOST, store/filestore for file:DIR, and store/memstore for memory:.
+// store/redisstore for redis://HOST, store/s3store for s3://BUCKET/PREFIX,
+// store/filestore for file:DIR, and store/memstore for memory:.
 //
 // When a disk is full or a sync fails, the store is reopened, and the runtime
 // continues once it works again; programs that call New can use [store.Reopen] for

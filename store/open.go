@@ -42,9 +42,9 @@ func Require(d Durability) OpenOption {
 }
 
 // Open opens the store at url with the driver registered for its scheme, as in
-// "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE" and "redis://HOST".
-// The program has to import the driver's package; one that knows its driver can call
-// the driver's own constructor instead.
+// "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE", "redis://HOST"
+// and "s3://BUCKET/PREFIX". The program has to import the driver's package; one that
+// knows its driver can call the driver's own constructor instead.
 func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	var o openOptions
 	for _, opt := range opts {

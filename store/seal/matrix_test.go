@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/kvstore"
@@ -24,6 +25,7 @@ import (
 	"github.com/perdure/perdure/store/observed"
 	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/redisstore"
+	"github.com/perdure/perdure/store/s3store"
 	"github.com/perdure/perdure/store/seal"
 	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/perdure/perdure/store/storetest"
@@ -48,6 +50,9 @@ var drivers = map[string]storetest.Opener{
 	"natsstore": func(ctx context.Context, dir string) (store.Store, error) {
 		return natsstore.Open(ctx, natstest.Stream(os.Getenv(natstest.Env), dir), natsstore.Options{Memory: true})
 	},
+	"s3store": func(ctx context.Context, dir string) (store.Store, error) {
+		return s3store.Open(ctx, s3test.StoreURL(os.Getenv(s3test.Env), dir), s3store.Options{})
+	},
 	"kvstore": func(_ context.Context, dir string) (store.Store, error) {
 		engine, _ := engines.LoadOrStore(dir, &table{cells: map[string]store.Cell{}})
 		return kvstore.New(engine.(*table), kvstore.Options{}), nil
@@ -70,6 +75,8 @@ func TestEveryDriver(t *testing.T) {
 				switch driver {
 				case "pgstore":
 					pgtest.URL(t)
+				case "s3store":
+					s3test.URL(t, "")
 				case "redisstore":
 					redistest.URL(t)
 				}

@@ -1,0 +1,119 @@
+package s3test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is versitygw, which keeps objects as files, as a process of its own.
+type Server struct {
+	Endpoint string
+	Dir      string // of the files of the bucket
+
+	bin   string
+	log   string
+	alive *os.File // open as long as this process lives, which is how long the server runs
+	cmd   *exec.Cmd
+}
+
+// script serves until its input ends, which happens when the process that started it
+// ends, even by kill -9.
+const script = `"$BIN" --quiet --keep-alive --port "$ADDR" --health /health posix "$ROOT" >>"$LOG" 2>&1 & pid=$!; read over; kill -9 $pid`
+
+// Start starts a server that ends with the test. It is built from the modules of
+// internal/tools/versitygw; if that is not possible, the test is skipped, or fails with
+// CI=true.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	bin, err := build()
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			tb.Fatalf("cannot build versitygw: %v", err)
+		}
+		tb.Skipf("this test needs versitygw, which cannot be built: %v", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	root := tb.TempDir()
+	s := &Server{Endpoint: "http://" + port, Dir: filepath.Join(root, "data", Bucket), bin: bin, log: filepath.Join(root, "log")}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	s.Run(tb)
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Run starts the server again after Stop.
+func (s *Server) Run(tb testing.TB) {
+	tb.Helper()
+	in, alive, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.cmd = exec.Command("sh", "-c", script)
+	s.cmd.Env = append(os.Environ(), "BIN="+s.bin, "ADDR="+strings.TrimPrefix(s.Endpoint, "http://"), "ROOT="+filepath.Dir(s.Dir), "LOG="+s.log,
+		"ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
+	s.cmd.Stdin, s.alive = in, alive
+	err = s.cmd.Start()
+	in.Close()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		if resp, err := http.Get(s.Endpoint + "/health"); err == nil {
+			resp.Body.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			log, _ := os.ReadFile(s.log)
+			tb.Fatalf("versitygw does not answer:\n%s", log)
+		}
+	}
+}
+
+// Stop kills the server. Its files stay.
+func (s *Server) Stop() {
+	s.alive.Close()
+	_ = s.cmd.Wait()
+}
+
+// build returns the path of the program. The go command keeps it in its cache.
+var build = sync.OnceValues(func() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "tool", "-n", "versitygw")
+	cmd.Dir = filepath.Join(filepath.Dir(file), "..", "tools", "versitygw")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+	out, err := cmd.Output()
+	if e, ok := err.(*exec.ExitError); ok {
+		return "", fmt.Errorf("%w: %s", err, e.Stderr)
+	}
+	return strings.TrimSpace(string(out)), err
+})
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
