@@ -36,7 +36,8 @@ type Update struct {
 
 // Follow yields the events and live deltas of a thread over one connection. With
 // a run, the last update is the end of the run; without one it continues until the
-// context ends, which is not an error.
+// context ends, which is not an error. If the thread moves to another store before,
+// the last update is the event `moved`, followed by a *perdure.MovedError.
 //
 // Each event comes once and in order, even when connections or servers are lost:
 // Follow reconnects, up to Options.Attempts times in a row without receiving
@@ -219,6 +220,9 @@ func (f *follower) read(b *body) error {
 		if !f.yield(u, nil) || u.Done != nil {
 			return errOver
 		}
+		if u.Event != nil && u.Event.Kind == "moved" {
+			return &finalError{&perdure.MovedError{Thread: f.thread, To: u.Event.Name}}
+		}
 	}
 }
 
@@ -274,6 +278,7 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 //
 // With a Run it ends after that run's last event, whereas that of a Runtime keeps
 // waiting; an unknown run is ErrRunNotFound.
+// After the event `moved` it ends with a *perdure.MovedError.
 func (c *Client) Events(ctx context.Context, thread string, o perdure.EventOptions) iter.Seq2[perdure.Event, error] {
 	return func(yield func(perdure.Event, error) bool) {
 		if o.Replay {

@@ -121,6 +121,18 @@ func (v *view) find(ctx context.Context, c *Call) (*perdure.Run, error) {
 	return run, nil
 }
 
+// left reports whether the last event that the reader has seen is the last one there
+// will be, as the thread has moved. A run that has ended is still to be told.
+func (v *view) left(ctx context.Context, c *Call, run *perdure.Run) (bool, error) {
+	if !v.back || run != nil && run.Status.Final() || !errors.Is(threads.Behind(c.Runtime).All.CheckMoved(ctx), perdure.ErrMoved) {
+		return false, nil
+	}
+	for ev, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true, Life: v.life}) {
+		return err == nil && ev.Kind == kindMoved, err
+	}
+	return false, ctx.Err()
+}
+
 // seen returns the run of the last event that a reconnecting reader has seen: the
 // newest run may be another by now. It is "" if there is none.
 func (v *view) seen(ctx context.Context, c *Call) (run string, err error) {
@@ -247,6 +259,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view)
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
+	}
+	if over, err := v.left(ctx, c, run); err != nil {
+		return err
+	} else if over {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
 	}
 	if r.Method == http.MethodHead {
 		for _, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {

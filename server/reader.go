@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +32,14 @@ type reader struct {
 	tail    *feed.Tail   // nil until the existing events are sent
 	recent  []feed.Frame // steps that ended in the existing events, without their data
 
-	run   string       // the run at whose end the stream ends; "": never
+	run   string       // the run at whose end the stream ends; "": only when the thread moves
 	only  string       // the run whose events are sent; "": all
 	wait  bool         // the stream also ends when the run waits for someone
 	await bool         // only waiting shows when that happens
 	idles bool         // it may have happened
 	check bool         // the stream may have to end now
 	stood *perdure.Run // the run as it was seen waiting; nil: it was not
+	left  []byte       // the event `moved`, with which the stream ends unless the run has; nil: none yet
 }
 
 // catchUp sends the events of the journal after pos.
@@ -91,7 +93,7 @@ func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 		return err
 	}
 	f := feed.FrameOf(ev)
-	if rd.only == "" || rd.only == ev.Run {
+	if rd.only == "" || rd.only == ev.Run || ev.Kind == kindMoved {
 		if api.Internal(ev.Kind) && !rd.admin {
 			ev = feed.Bare(ev)
 		}
@@ -128,6 +130,11 @@ func (rd *reader) frame(f *feed.Frame) error {
 		return nil
 	}
 	rd.pos = f.Seq
+	if f.Kind == kindMoved && rd.run != "" {
+		rd.left = bytes.Clone(f.Full)
+		rd.check, rd.idles = !rd.await, true
+		return nil
+	}
 	if rd.run != "" && f.MayEnd(rd.run) {
 		rd.check = true
 	}
@@ -137,10 +144,35 @@ func (rd *reader) frame(f *feed.Frame) error {
 	}
 	rd.last = f.Seq
 	rd.s.events.sent.Add(1)
+	data := f.Bare
 	if rd.admin {
-		return rd.add(f.Full)
+		data = f.Full
 	}
-	return rd.add(f.Bare)
+	err := rd.add(data)
+	if err == nil && f.Kind == kindMoved {
+		err = errOver // nothing can follow
+	}
+	return err
+}
+
+// kindMoved is the last event of a thread in this store. It has no run.
+const kindMoved = "moved"
+
+// leave ends the stream of a run whose thread has moved, if it has.
+func (rd *reader) leave(ctx context.Context) error {
+	if rd.left == nil {
+		if err := rd.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	if rd.left == nil {
+		return nil
+	}
+	rd.s.events.sent.Add(1)
+	if err := rd.add(rd.left); err != nil {
+		return err
+	}
+	return errOver
 }
 
 // live sends new events until the stream ends.
@@ -209,7 +241,10 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		case <-more:
 		case <-heard:
 		case stands := <-waited:
-			if waited, err = nil, stands.err; err == nil {
+			waited, err = nil, stands.err
+			if errors.Is(err, perdure.ErrMoved) {
+				err = rd.leave(ctx)
+			} else if err == nil {
 				rd.run, rd.stood, rd.check = stands.run.ID, stands.run, true
 			}
 		case <-rd.quiet.C:
@@ -288,7 +323,7 @@ func (rd *reader) finish(ctx context.Context) error {
 	if run == nil { // a rewind removed it
 		return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, rd.run)
 	}
-	if !run.Status.Final() && !(rd.wait && stood != nil && same(stood, run)) {
+	if !run.Status.Final() && !(rd.wait && stood != nil && same(stood, run)) && rd.left == nil {
 		return nil
 	}
 	if rd.pos < t.Seq {
@@ -299,6 +334,9 @@ func (rd *reader) finish(ctx context.Context) error {
 	if rd.last > t.Seq { // the run has gone on meanwhile
 		rd.check, rd.idles = !rd.await, true
 		return nil
+	}
+	if rd.left != nil && !run.Status.Final() {
+		return rd.leave(ctx)
 	}
 	if err := rd.encode(api.IDOf(rd.last, rd.tag, true), api.KindDone, doneOf(run)); err != nil {
 		return err
