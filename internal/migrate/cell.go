@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/fault"
@@ -33,9 +34,12 @@ func cells(ctx context.Context, s store.Store, after string) (some []store.Cell,
 }
 
 // copyCells makes the cells of the target equal to those of the source: it writes
-// those that differ, and removes those that the source does not have.
-func (m *migration) copyCells(ctx context.Context) error {
+// those that differ, and removes those that the source does not have. It ends after
+// about so many cells at the latest: a source in use may grow faster than it is
+// copied.
+func (m *migration) copyCells(ctx context.Context, most int) error {
 	m.left = 0
+	seen := 0
 	for after := ""; ; {
 		ours, more, err := cells(ctx, m.from, after)
 		if err != nil {
@@ -51,9 +55,10 @@ func (m *migration) copyCells(ctx context.Context) error {
 		if err := m.copyPage(ctx, ours, after, upto); err != nil {
 			return err
 		}
+		seen += len(ours)
 		m.progress.Cells += len(ours)
 		m.tell()
-		if !more {
+		if !more || seen >= most {
 			return nil
 		}
 		after = upto
@@ -97,7 +102,7 @@ func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto
 			return fmt.Errorf("cell %q: %w", c.Key, err)
 		}
 	}
-	for key, value := range want {
+	return atOnce(ctx, want, func(ctx context.Context, key string, value []byte) error {
 		_, err := store.Update(ctx, m.to, key, func(old store.Cell) ([]byte, error) {
 			switch {
 			case old.Version == seen[key]:
@@ -110,8 +115,38 @@ func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto
 		if err != nil && !errors.Is(err, threads.ErrNothing) {
 			return fmt.Errorf("cell %q: %w", key, err)
 		}
+		return nil
+	})
+}
+
+// writers is the number of cells that are written at the same time: stores commit
+// what comes together at once.
+const writers = 32
+
+// atOnce calls write for several cells at a time, and returns the first error.
+func atOnce(ctx context.Context, cells map[string][]byte, write func(ctx context.Context, key string, value []byte) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	keys := make(chan string)
+	var all sync.WaitGroup
+	for range min(writers, len(cells)) {
+		all.Go(func() {
+			for key := range keys {
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := write(ctx, key, cells[key]); err != nil {
+					cancel(err)
+				}
+			}
+		})
 	}
-	return nil
+	for key := range cells {
+		keys <- key
+	}
+	close(keys)
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // dropDropped drops the journals of the target that were dropped in the source: those

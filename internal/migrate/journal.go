@@ -19,10 +19,10 @@ import (
 // over one store is open while the other is written.
 const page = 256
 
-// journals calls see with the name of every journal of the source, and returns how
-// often it returned true.
-func (m *migration) journals(ctx context.Context, see func(ctx context.Context, name string) (bool, error)) (int, error) {
-	changed := 0
+// journals calls see with the name of every journal of the source, of so many at
+// most, and returns how often it returned true.
+func (m *migration) journals(ctx context.Context, most int, see func(ctx context.Context, name string) (bool, error)) (int, error) {
+	changed, seen := 0, 0
 	for after := ""; ; {
 		var names []string
 		for name, err := range m.from.Journals(ctx, after) {
@@ -51,7 +51,7 @@ func (m *migration) journals(ctx context.Context, see func(ctx context.Context, 
 			m.progress.Journals++
 			m.tell()
 		}
-		if len(names) < page {
+		if seen += len(names); len(names) < page || seen >= most {
 			return changed, nil
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -159,10 +160,14 @@ func (m *migration) copyAndMove(ctx context.Context) error {
 	}
 	if moved == nil {
 		m.progress = Progress{Stage: "copying"}
-		if _, err := m.journals(ctx, m.copyJournal); err != nil {
+		journals, cells, err := m.count(ctx) // what comes later is copied later
+		if err != nil {
 			return err
 		}
-		if err := m.copyCells(ctx); err != nil {
+		if _, err := m.journals(ctx, journals, m.copyJournal); err != nil {
+			return err
+		}
+		if err := m.copyCells(ctx, cells); err != nil {
 			return err
 		}
 	}
@@ -179,14 +184,31 @@ func (m *migration) copyAndMove(ctx context.Context) error {
 	}
 	m.progress = Progress{Stage: "moving"}
 	for unmoved := 1; unmoved > 0; {
-		if unmoved, err = m.journals(ctx, m.moveJournal); err != nil {
+		if unmoved, err = m.journals(ctx, math.MaxInt, m.moveJournal); err != nil {
 			return err
 		}
 	}
-	if err := m.copyCells(ctx); err != nil {
+	if err := m.copyCells(ctx, math.MaxInt); err != nil {
 		return err
 	}
 	return m.dropDropped(ctx)
+}
+
+// count returns how many journals and cells the source has.
+func (m *migration) count(ctx context.Context) (journals, cells int, err error) {
+	for _, err := range m.from.Journals(ctx, "") {
+		if err != nil {
+			return 0, 0, err
+		}
+		journals++
+	}
+	for _, err := range m.from.List(ctx, "", "") {
+		if err != nil {
+			return 0, 0, err
+		}
+		cells++
+	}
+	return journals, cells, nil
 }
 
 // source returns a fingerprint of the source.
