@@ -29,7 +29,7 @@ type WorkerList struct {
 // Stats holds counts of a tenant's threads.
 type Stats struct {
 	Threads  int            `json:"threads" jsonschema:"number of threads"`
-	Statuses map[string]int `json:"statuses" jsonschema:"number of threads by status; idle means without a run"`
+	Statuses map[string]int `json:"statuses" jsonschema:"number of threads by status; idle means without a run, moved that they continue in another store"`
 	Asks     int            `json:"asks" jsonschema:"open asks"`
 	Workers  int            `json:"workers" jsonschema:"workers that are alive"`
 	Streams  int            `json:"streams" jsonschema:"open event streams of this server"`

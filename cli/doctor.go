@@ -193,6 +193,7 @@ func (d *doctor) askServer(ctx context.Context) {
 	}
 	d.note("server", fine, "", "%s answers in %v, version %s, up for %v", d.app.conn.Server, round(took), stats.Version, time.Duration(stats.Uptime)*time.Second)
 	d.workers(stats)
+	d.moved(ctx, l.Client, stats)
 }
 
 // openStore checks the store that the flags name, or that of dev.
@@ -230,7 +231,26 @@ func (d *doctor) openStore(ctx context.Context) {
 		return
 	}
 	d.workers(stats)
+	d.moved(ctx, l.Client, stats)
 	d.threads(ctx, l.Runtime)
+}
+
+// moved says where the threads continue if they were migrated to another store.
+func (d *doctor) moved(ctx context.Context, c *client.Client, stats *api.Stats) {
+	n := stats.Statuses["moved"]
+	if n == 0 {
+		return
+	}
+	for t, err := range c.List(ctx, perdure.ListOptions{}) {
+		if err != nil {
+			d.note("moved", poor, "", "%d of %d threads have moved to another store, but the list of threads ends early: %v", n, stats.Threads, err)
+			return
+		}
+		if t.Moved != "" {
+			d.note("moved", poor, "connect to that store, and stop what still uses this one", "the store has moved: %d of %d threads continue in %s, and can only be read here", n, stats.Threads, t.Moved)
+			return
+		}
+	}
 }
 
 // durability says what writes survive, and what could be changed.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
@@ -42,4 +43,8 @@ func TestMovedStore(t *testing.T) {
 	for _, r := range results {
 		r.want(exit.Conflict, "continues in there")
 	}
+	if r := p.run("", "show", "t").want(exit.OK, "continues in there"); strings.Contains(r.out, "perdure answer") {
+		t.Errorf("show suggests to answer: %s", r.out)
+	}
+	p.run("", "doctor").want(exit.OK, "the store has moved: 1 of 1 threads continue in there", "0 open asks")
 }

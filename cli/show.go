@@ -95,12 +95,15 @@ func (a *app) show(ctx context.Context, l *link.Link, thread, run string, most i
 	}
 	for _, r := range runs {
 		a.term.Printf("\n")
-		if h.PrintRun(a.term, r) {
+		if h.PrintRun(a.term, r) && t.Moved == "" {
 			a.runNext(r)
 		}
 	}
 	if gone := h.Runs - len(t.Runs); gone > 0 && run == "" && t.Earlier == 0 {
 		a.term.Print("\n" + a.term.Style(terminal.Dim, terminal.Count(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them") + "\n")
+	}
+	if t.Moved != "" {
+		a.hint("the thread continues in %s; connect to that store", safe.Line(t.Moved))
 	}
 	for i, w := range h.Workers {
 		if i == 0 {

@@ -238,6 +238,10 @@ func countThreads(ctx context.Context, c *Call) (*count, error) {
 			return nil, err
 		}
 		n.threads++
+		if t.Moved != "" { // nothing of it is to be done here
+			n.statuses[kindMoved]++
+			continue
+		}
 		n.statuses[cmp.Or(string(t.Status), idle)]++
 		n.asks += t.Asks
 	}

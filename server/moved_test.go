@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/migrate"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
@@ -59,6 +60,9 @@ func TestStreamsEndWhenTheThreadMoves(t *testing.T) {
 		}
 		if _, done := bounded(s.Open("/v1/threads/a/events?run=" + over.ID)).Done(); done.Status != perdure.Cancelled {
 			t.Errorf("the run that had ended is %+v", done)
+		}
+		if stats := servertest.Decode[api.Stats](s.Do("GET", "/v1/stats", ""), 200); stats.Threads != 1 || len(stats.Statuses) != 1 || stats.Statuses["moved"] != 1 {
+			t.Errorf("the numbers are %+v", stats)
 		}
 	})
 }
