@@ -178,6 +178,8 @@ func putAgain(ctx context.Context, s Store, key string, value []byte, prev Versi
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		version, err := s.Put(ctx, key, value, prev)
 		switch {
+		case errors.Is(err, ErrRolledBack): // of a transaction, which is over
+			return "", err
 		case errors.Is(err, ErrUnavailable):
 			open = err
 		case open == nil, err == nil:

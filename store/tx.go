@@ -44,11 +44,13 @@ type Tx interface {
 	// *CellConflict, the transaction is as it was, and Commit may be called again.
 	//
 	// ErrRolledBack and the definite errors of Append mean that nothing was
-	// written. After any other error all of the transaction is durable or none of
-	// it: [CommitTx] finds out.
+	// written. ErrRolledBack that also matches ErrUnavailable means that the engine
+	// was lost, not that something in the transaction failed. After any other error
+	// all of the transaction is durable or none of it: [CommitTx] finds out.
 	Commit(ctx context.Context, b Batch) (last uint64, err error)
 
-	// Rollback ends the transaction without effect, unless it is over.
+	// Rollback ends the transaction without effect, unless it is over. If it had
+	// already ended because the engine was lost, the error is that of Commit.
 	Rollback() error
 }
 

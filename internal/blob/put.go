@@ -91,7 +91,7 @@ func putCell(ctx context.Context, s store.Store, key string, value []byte) error
 		switch {
 		case errors.Is(err, errThere):
 			return nil
-		case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && !store.OutOfPatience(ctx, began):
+		case errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrRolledBack) && ctx.Err() == nil && !store.OutOfPatience(ctx, began):
 			continue // it may have been written: look again
 		}
 		return err

@@ -208,7 +208,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	exited := true
 	defer func() {
 		p.deps.letGo(inner)
-		inner.rollback()
+		_ = inner.rollback()
 		if exited { // by runtime.Goexit, which also ends the frame
 			p.unwatchLeaf(inner)
 			_ = inner.left(fault.ErrFenced)
@@ -225,7 +225,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	}
 	observed(err)
 	if stop := s.stopped(inner, err); stop != nil {
-		inner.rollback()
+		_ = inner.rollback()
 		if !inner.verbs {
 			p.order.Lock()
 			p.settledInside() // its changes are void, but did not happen outside a leaf
@@ -239,13 +239,13 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	if err == nil {
 		switch stop, stopErr := s.succeed(inner, raw); {
 		case errors.Is(stopErr, store.ErrRolledBack):
-			inner.rollback()
+			_ = inner.rollback()
 			if stop := s.stopped(inner, stopErr); stop != nil {
 				return false, stop
 			}
 			err = stopErr
 		case errors.Is(stopErr, fault.ErrTooLarge):
-			inner.rollback()
+			_ = inner.rollback()
 			err = stopErr
 		default:
 			return stop, stopErr

@@ -42,12 +42,14 @@ func Native[T any](ctx context.Context) (T, bool) {
 type transaction struct {
 	tx    store.Tx
 	cells *threads.TxCells // for the blobs of the outcome
-	end   func()           // rolls it back unless it is committed
+	end   func() error     // rolls it back unless it is committed; the error says that the store has lost it
 }
 
 // perform calls the function of a step, in its transaction if it has one. After an
-// error that is rolled back.
+// error that is rolled back. If the store had lost it by then, the error is no outcome
+// of the code, whatever the function has made of it, and the pass is lost.
 func (s *step) perform(ctx context.Context, inner *frame) (json.RawMessage, error) {
+	p := s.frame.pass
 	if s.InTx {
 		var err error
 		if ctx, err = s.transact(ctx, inner); err != nil {
@@ -56,7 +58,9 @@ func (s *step) perform(ctx context.Context, inner *frame) (json.RawMessage, erro
 	}
 	raw, err := invoke(inner.with(ctx), s.fn)
 	if err != nil {
-		inner.rollback()
+		if lost := inner.rollback(); lost != nil {
+			return nil, p.lose(fmt.Errorf("%w; the function returned: %v", lost, err))
+		}
 		if cause := context.Cause(ctx); s.InTx && errors.Is(cause, fault.ErrTimeout) && !errors.Is(err, fault.ErrTimeout) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
@@ -97,11 +101,15 @@ func (s *step) transact(ctx context.Context, inner *frame) (context.Context, err
 		}).Stop
 	}
 	t := &transaction{tx: tx, cells: threads.NewTxCells(all, tx)}
-	t.end = sync.OnceFunc(func() {
+	t.end = sync.OnceValue(func() error {
 		stop()
-		_ = tx.Rollback()
+		err := tx.Rollback()
 		cancel(nil)
 		p.order.tx.Unlock()
+		if errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+		return nil
 	})
 	p.mu.Lock()
 	inner.tx = t
@@ -110,14 +118,18 @@ func (s *step) transact(ctx context.Context, inner *frame) (context.Context, err
 }
 
 // rollback ends the transaction of a frame, if it has one that is not committed,
-// so that what is recorded next is not part of it.
-func (f *frame) rollback() {
-	if t := locked(f.pass, func() *transaction { return f.tx }); t != nil {
-		t.end()
-		f.pass.mu.Lock()
-		f.tx = nil
-		f.pass.mu.Unlock()
+// so that what is recorded next is not part of it. The error says that the store had
+// lost it before.
+func (f *frame) rollback() error {
+	t := locked(f.pass, func() *transaction { return f.tx })
+	if t == nil {
+		return nil
 	}
+	lost := t.end()
+	f.pass.mu.Lock()
+	f.tx = nil
+	f.pass.mu.Unlock()
+	return lost
 }
 
 // append commits the transaction with entries of the run. A conflict leaves it open.

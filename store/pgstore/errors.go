@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -14,7 +15,8 @@ import (
 // Reasons why a server cannot hold a store. Errors of Open and of later calls match
 // them.
 var (
-	// ErrPassword: the server does not accept the user or the password.
+	// ErrPassword: the server does not accept the user or the password. If it did
+	// before, the error also matches store.ErrUnavailable.
 	ErrPassword = errors.New("pgstore: the server does not let this user in")
 
 	// ErrNoDatabase: the server has no such database.
@@ -31,14 +33,14 @@ var (
 	// character, so that the views of a store could not show it.
 	ErrEncoding = errors.New("pgstore: the database is not in UTF8")
 
-	// ErrStarting: the server is starting, stopping or recovering. It also
-	// matches store.ErrUnavailable.
+	// ErrStarting: the server is starting, stopping or recovering, or a pooler
+	// cannot reach it. It also matches store.ErrUnavailable.
 	ErrStarting = fmt.Errorf("%w: pgstore: the server is not ready yet", store.ErrUnavailable)
 )
 
 // failed returns the error of a call that failed with err. If the server reported
-// the error, nothing was written. If the connection failed, the outcome of a write is
-// unknown, and the error is store.ErrUnavailable.
+// the error, nothing was written, unless it is going away. If it is, or the connection
+// failed, the outcome of a write is unknown, and the error is store.ErrUnavailable.
 func (s *Store) failed(doing string, err error) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -47,7 +49,7 @@ func (s *Store) failed(doing string, err error) error {
 	case s.usable(context.Background()) != nil:
 		return fmt.Errorf("pgstore: the store was closed during a call that may have happened: %w", err)
 	case errors.Is(err, ErrReplica):
-		return s.demoted(err)
+		return s.changed(err)
 	case refused(err):
 		return err
 	case errors.As(err, &untrusted):
@@ -63,15 +65,16 @@ func (s *Store) failed(doing string, err error) error {
 		}
 		return fmt.Errorf("%w: pgstore: the server has stopped; a write may have happened: %w", store.ErrUnavailable, err)
 	}
+	if away(err) {
+		return fmt.Errorf("%w; try again: %w", ErrStarting, err)
+	}
 	switch pg.Code {
 	case "28P01", "28000":
-		return fmt.Errorf("%w; give the right ones in the URL, PGUSER and PGPASSWORD, or look at pg_hba.conf: %w", ErrPassword, err)
+		return s.changed(fmt.Errorf("%w; give the right ones in the URL, PGUSER and PGPASSWORD, or look at pg_hba.conf: %w", ErrPassword, err))
 	case "3D000":
 		return fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err)
 	case "25006":
-		return s.demoted(fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
-	case "57P03", "57P01", "57P02":
-		return fmt.Errorf("%w; try again: %w", ErrStarting, err)
+		return s.changed(fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
 	case "53300":
 		return fmt.Errorf("%w: pgstore: the server has no connection left; raise max_connections, lower pool_max_conns in the URL, or use a pooler: %w", store.ErrUnavailable, err)
 	case "53100":
@@ -86,13 +89,29 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
 }
 
-// demoted returns the error of a server that accepts no writes. If it did when the
-// store was opened, another one may be about to.
-func (s *Store) demoted(err error) error {
+// changed returns the error of a server that accepts no writes, or not this user. If
+// it did when the store was opened, it or another one may be about to again.
+func (s *Store) changed(err error) error {
 	if s.pool == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
+// away reports whether err is of a server that has gone away, or of a connection to
+// it that has: what the server, or a pooler before it, says last, or no word at all.
+func away(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err != nil
+	}
+	switch pg.Code {
+	case "57P01", "57P02", "57P03", "57P05":
+		return true
+	case "55000": // the database accepts no connections for now, or a statement is out of place
+		return strings.EqualFold(pg.Severity, "FATAL")
+	}
+	return strings.HasPrefix(pg.Code, "08")
 }
 
 // refused reports whether err is this package's own rather than PostgreSQL's.

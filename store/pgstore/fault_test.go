@@ -276,3 +276,32 @@ func TestOutage(t *testing.T) {
 		})
 	}
 }
+
+// TestUserIsLockedOut takes the right to log in from the user of an open handle, as
+// with a new password: that is an outage, which ends when the user may again.
+func TestUserIsLockedOut(t *testing.T) {
+	base, user := pgtest.URL(t), pgtest.Name()
+	admin(t, base, "CREATE ROLE "+user+" LOGIN", "GRANT CREATE ON DATABASE postgres TO "+user)
+	t.Cleanup(func() { admin(t, base, "DROP OWNED BY "+user+" CASCADE", "DROP ROLE "+user) })
+	url := pgtest.Schema(strings.Replace(base, "postgres@", user+"@", 1), t.TempDir())
+	s, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	admin(t, base, "ALTER ROLE "+user+" NOLOGIN", "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = '"+user+"'")
+	_, err = s.Get(t.Context(), "none")
+	for n := 0; n < 100 && errors.Is(err, store.ErrUnavailable) && !errors.Is(err, pgstore.ErrPassword); n++ { // on connections that are lost
+		_, err = s.Get(t.Context(), "none")
+	}
+	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, pgstore.ErrPassword) {
+		t.Errorf("Get = %v, want ErrPassword that is ErrUnavailable", err)
+	}
+	if _, err := pgstore.Open(t.Context(), url, pgstore.Options{}); !errors.Is(err, pgstore.ErrPassword) || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Open = %v, want ErrPassword that is not ErrUnavailable", err)
+	}
+	admin(t, base, "ALTER ROLE "+user+" LOGIN")
+	if _, err := store.AppendOnce(store.Patient(t.Context()), s, "j", 0, []byte("entry")); err != nil {
+		t.Error(err)
+	}
+}

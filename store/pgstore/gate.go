@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,11 +41,13 @@ type attempt struct {
 	gate  *gate
 	ctx   context.Context
 	began time.Time
+	broke atomic.Pointer[error] // the error of the statement that closed the connection
 }
 
 var (
 	_ pgx.ConnectTracer = (*attempt)(nil)
-	_ pgx.QueryTracer   = (*attempt)(nil) // has to be one too
+	_ pgx.QueryTracer   = (*attempt)(nil)
+	_ pgx.BatchTracer   = (*attempt)(nil)
 )
 
 type calledKey struct{}
@@ -161,4 +164,26 @@ func (a *attempt) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
-func (a *attempt) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (a *attempt) TraceQueryEnd(_ context.Context, c *pgx.Conn, d pgx.TraceQueryEndData) {
+	a.ended(c, d.Err)
+}
+
+// TraceBatchStart implements pgx.BatchTracer.
+func (a *attempt) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (a *attempt) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (a *attempt) TraceBatchEnd(_ context.Context, c *pgx.Conn, d pgx.TraceBatchEndData) {
+	a.ended(c, d.Err)
+}
+
+// ended notes the first error with which the connection was closed.
+func (a *attempt) ended(c *pgx.Conn, err error) {
+	if err != nil && c.IsClosed() {
+		a.broke.CompareAndSwap(nil, &err)
+	}
+}

@@ -19,7 +19,10 @@ func (s *Store) join(ctx context.Context, native any) (store.Tx, error) {
 		return nil, fmt.Errorf("%w: pgstore: a %T is no transaction of PostgreSQL; use a pgx.Tx", store.ErrInvalid, native)
 	}
 	nested, err := program.Begin(ctx)
-	if err != nil {
+	switch c := code(err); {
+	case errors.Is(err, pgx.ErrTxClosed), c == "25P01", c == "25P02": // there is none, or it has failed
+		return nil, fmt.Errorf("%w: pgstore: the program's transaction has ended, or a statement in it has failed; begin another: %w", store.ErrInvalid, err)
+	case err != nil:
 		return nil, s.joinFailed(err)
 	}
 	t := &tx{s: s, ctx: ctx, conn: program.Conn(), pgx: nested, q: unprepared{nested}}

@@ -166,6 +166,15 @@ func TestOpenRefusesServers(t *testing.T) {
 	if !errors.Is(starting, pgstore.ErrStarting) || !errors.Is(starting, store.ErrUnavailable) {
 		t.Errorf("a server that starts is %v", starting)
 	}
+	// So does a pooler whose server is away, and a database that is being moved.
+	for _, c := range []struct {
+		severity, code string
+		away           bool
+	}{{"FATAL", "08P01", true}, {"ERROR", "08006", true}, {"FATAL", "55000", true}, {"ERROR", "55000", false}, {"FATAL", "57P05", true}} {
+		if err := pgstore.Failed(&pgconn.PgError{Severity: c.severity, Code: c.code}); errors.Is(err, store.ErrUnavailable) != c.away {
+			t.Errorf("%s %s is %v; is that ErrUnavailable: want %t", c.severity, c.code, err, c.away)
+		}
+	}
 }
 
 // TestDurability reads the class from the server's settings.

@@ -31,6 +31,7 @@ type tx struct {
 	cut   error      // why the connection was cut off, guarded by ends
 	ends  sync.Mutex
 	ended error    // why nothing can be done any more
+	lost  bool     // it ended because the connection was lost
 	names []string // that it wrote
 }
 
@@ -154,13 +155,32 @@ func (t *tx) Rollback() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended == nil {
-		t.end(errors.New("pgstore: the transaction is over"))
+		t.end(errors.New("pgstore: the transaction is over"), t.brokenInside())
+	}
+	if t.lost {
+		return t.ended
 	}
 	return nil
 }
 
-// end rolls back what is not committed. mu is held.
-func (t *tx) end(why error) {
+// brokenInside returns the error with which the function of the step has lost the
+// connection, nil if it has not. One that was closed with a context of the function,
+// or because it left the transaction idle for longer than the server allows, was not
+// lost: it would be again.
+func (t *tx) brokenInside() error {
+	if t.xid != "" || !t.conn.IsClosed() {
+		return nil
+	}
+	err := t.conn.Config().Tracer.(*attempt).broke.Load()
+	if err == nil || errors.Is(*err, context.Canceled) || errors.Is(*err, context.DeadlineExceeded) || !away(*err) {
+		return nil
+	}
+	return *err
+}
+
+// end rolls back what is not committed. Lost is the error with which the connection
+// was lost, if it was. mu is held.
+func (t *tx) end(why, lost error) {
 	if t.xid != "" {
 		t.undo(why)
 		return
@@ -170,6 +190,9 @@ func (t *tx) end(why error) {
 		why = cause
 	} else if cause := context.Cause(t.ctx); cause != nil {
 		why = cause
+	} else if lost != nil {
+		t.lost = true
+		why = fmt.Errorf("%w: pgstore: the connection was lost before the commit: %w", store.ErrUnavailable, lost)
 	}
 	t.ended = store.RolledBack(why)
 	if !stopped { // it has been, or is being, cut off
@@ -223,34 +246,37 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 	}
 	for _, ended := range []error{t.wasCut(), context.Cause(t.ctx), ctx.Err()} {
 		if ended != nil {
-			t.end(ended)
+			t.end(ended, nil)
 			return t.ended
 		}
 	}
 	if invalid != nil {
-		t.end(invalid)
+		t.end(invalid, nil)
 		return invalid
+	}
+	if t.xid == "" && t.conn.IsClosed() {
+		t.end(errors.New("pgstore: the function of the step has closed the connection of its transaction, or let a context of its own close it"), t.brokenInside())
+		return t.ended
 	}
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if t.xid == "" { // otherwise the end would cost the program its connection
 		bounded, cancel = t.s.call(ctx)
 	}
 	defer cancel()
-	dead := t.conn.IsClosed() // by a statement of the program, which was told
 	switch err := t.apply(bounded, r); {
 	case errors.Is(err, store.ErrConflict):
 		return err
 	case errors.Is(err, store.ErrDropped):
-		t.end(err)
+		t.end(err, nil)
 		return err
 	case err != nil && t.xid != "":
-		t.end(err)
+		t.end(err, nil)
 		return t.s.joinFailed(err)
 	case err != nil:
-		if lost := t.conn.IsClosed() && !dead; lost || code(err) == "53100" {
+		if t.conn.IsClosed() || code(err) == "53100" {
 			err = t.s.failed("write to", err) // it is not the program's doing
 		}
-		t.end(err)
+		t.end(err, nil)
 		return t.ended
 	}
 	for name := range r.names {

@@ -15,7 +15,9 @@
 // appended in the same transaction, and both are committed. If the function returns
 // an error or panics, is cut off, or the worker loses the run, the transaction is
 // rolled back, and whatever the step then records (a failed attempt, for example)
-// is recorded without the rows. As always in PostgreSQL, a statement that fails makes
+// is recorded without the rows. If the connection is lost or the server goes away before
+// the commit, nothing has happened, and the step is not said to have failed: as after
+// any outage of the store, the function is called again, without a Retry. As always in PostgreSQL, a statement that fails makes
 // the whole transaction fail: put one that may fail behind a savepoint (tx.Begin).
 // The options of other steps apply, except for AtMostOnce, which has nothing to add. Effects other
 // than these rows, such as a request to a service, are as in any step: they may
@@ -112,16 +114,16 @@ func (t *stepTx) Rollback(context.Context) error {
 
 // Start is Runtime.Start in a transaction of the program: the run, and the new
 // thread that it is on, are there if and only if tx commits. A thread that already
-// exists is perdure.ErrExists, and a transaction of another database is
-// perdure.ErrInvalid; a runtime whose store is not in PostgreSQL is
+// exists is perdure.ErrExists, and a transaction of another database, or one that has
+// ended or failed, is perdure.ErrInvalid; a runtime whose store is not in PostgreSQL is
 // perdure.ErrOption. After an error tx is as it was before the call, unless its
 // connection is lost.
 //
 // With a Key, the run that the key has started before is returned, whatever becomes
 // of tx.
 func Start(ctx context.Context, rt *perdure.Runtime, tx pgx.Tx, q perdure.StartRequest) (*perdure.Run, error) {
-	if tx == nil {
-		return nil, fmt.Errorf("%w: pgtx.Start without a transaction", perdure.ErrInvalid)
+	if rt == nil || tx == nil {
+		return nil, fmt.Errorf("%w: pgtx.Start without a runtime or a transaction", perdure.ErrInvalid)
 	}
 	return rt.Start(lifecycle.Within(ctx, tx), q)
 }

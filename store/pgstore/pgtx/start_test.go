@@ -200,6 +200,19 @@ func TestStartRefused(t *testing.T) {
 		}
 		_ = tx.Rollback(t.Context())
 	}
+	failed, ended, gone := begin(t, pgtest.URL(t)), begin(t, pgtest.URL(t)), begin(t, pgtest.URL(t))
+	_, _ = failed.Exec(t.Context(), "SELECT nonsense")
+	kit.NoErr(t, ended.Rollback(t.Context()))
+	_, err := gone.Exec(t.Context(), "ROLLBACK")
+	kit.NoErr(t, err)
+	for what, tx := range map[string]pgx.Tx{"none": nil, "failed": failed, "ended": ended, "gone": gone} {
+		if run, err := pgtx.Start(t.Context(), k.Runtime, tx, perdure.StartRequest{Flow: "echo", Thread: "void", Input: "x"}); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("Start in a transaction that is %s = %+v, %v; want ErrInvalid", what, run, err)
+		}
+	}
+	if run, err := pgtx.Start(t.Context(), nil, begin(t, pgtest.URL(t)), perdure.StartRequest{Flow: "echo"}); !errors.Is(err, perdure.ErrInvalid) {
+		t.Errorf("Start without a runtime = %+v, %v; want ErrInvalid", run, err)
+	}
 	if run, err := pgtx.Start(t.Context(), k.Runtime, begin(t, pgtest.URL(t)), perdure.StartRequest{Flow: "echo", Thread: "keyed", Key: "key", Input: "x"}); err != nil || run.Thread != "keyed" {
 		t.Errorf("Start with a key that has started a run = %+v, %v", run, err)
 	}
