@@ -147,9 +147,10 @@ func (b *bucket) connect(o Options) error {
 	transport.ResponseHeaderTimeout = b.timeout
 	transport.MaxIdleConnsPerHost = 4 * readAhead
 	b.idle = transport.CloseIdleConnections
+	chain := credentials.NewChainCredentials(keys) // one for both clients: its lock guards the providers
 	client := func(tries int) (*minio.Core, error) {
 		return minio.NewCore(u.Host, &minio.Options{
-			Creds:      credentials.NewChainCredentials(keys),
+			Creds:      chain,
 			Secure:     u.Scheme == "https",
 			Region:     o.Region,
 			Transport:  transport,
