@@ -160,7 +160,10 @@ func (s *Store) index(ctx context.Context, key, least, most string, limit int) (
 		page, err = c.ZRangeArgs(ctx, redis.ZRangeArgs{Key: key, Start: least, Stop: most, ByLex: true, Count: int64(limit)}).Result()
 		return err
 	})
-	return page, err
+	if err != nil {
+		return nil, err // the call may go on
+	}
+	return page, nil
 }
 
 // Drop implements store.Store. The package comment says what is left of the

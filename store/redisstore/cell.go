@@ -139,7 +139,10 @@ func (s *Store) contents(ctx context.Context, cells []string) ([]any, error) {
 		contents, err = c.MGet(ctx, names...).Result()
 		return err
 	})
-	return contents, err
+	if err != nil {
+		return nil, err // the call may go on
+	}
+	return contents, nil
 }
 
 // missing returns the error of a cell that has a key but no content, nil if it has
