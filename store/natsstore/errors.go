@@ -55,14 +55,26 @@ const (
 	codeTooManyBatches    = 10210
 )
 
-// refusal is a definite no of the server to a conditional write.
-type refusal struct{ api *jetstream.APIError }
+// refusal is a definite no to a conditional write: of the server, or because there was
+// no server that led the stream.
+type refusal struct {
+	api  *jetstream.APIError
+	none error // nobody took the write
+}
 
-func (r *refusal) Error() string { return r.api.Error() }
+func (r *refusal) Error() string {
+	if r.none != nil {
+		return r.none.Error()
+	}
+	return r.api.Error()
+}
 
 // final returns the error of a write that was refused for too long although everything
 // was as it expected.
 func (r *refusal) final() error {
+	if r.none != nil {
+		return r.none
+	}
 	switch r.api.ErrorCode {
 	case codeIncomplete, codeTooManyBatches, codeNotReady:
 		return fmt.Errorf("%w: natsstore: the server has too many open batches; nothing was written, so try again: %w", store.ErrBusy, r.api)
@@ -75,7 +87,7 @@ func (r *refusal) final() error {
 func (s *Store) rejected(api *jetstream.APIError) error {
 	switch api.ErrorCode {
 	case codeWrongLast, codeWrongLastConstant, codeNotReady, codeIncomplete, codeTooManyBatches:
-		return &refusal{api}
+		return &refusal{api: api}
 	}
 	return s.failed(context.Background(), "write to", api)
 }

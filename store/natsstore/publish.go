@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -50,7 +51,11 @@ func (s *Store) publish(ctx context.Context, messages []*nats.Msg) (uint64, erro
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("natsstore: the write was sent and may have happened: %w", ctx.Err())
 		}
-		return 0, s.failed(ctx, "write to", err)
+		failed := s.failed(ctx, "write to", err)
+		if errors.Is(err, nats.ErrNoResponders) { // a leader is being elected
+			return 0, &refusal{none: failed}
+		}
+		return 0, failed
 	}
 	var ack struct {
 		jetstream.PubAck
@@ -101,19 +106,39 @@ func (s *Store) batch(ctx context.Context, messages []*nats.Msg) (*nats.Msg, err
 }
 
 // get asks the leader of the stream for a message.
-func (s *Store) get(ctx context.Context, at uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
-	call, cancel := s.call(ctx)
-	defer cancel()
-	m, err := s.stream.GetMsg(call, at, opts...)
+func (s *Store) get(ctx context.Context, at uint64, opts ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
+	err = s.ask(ctx, func(call context.Context) error {
+		m, err = s.stream.GetMsg(call, at, opts...)
+		return err
+	})
 	return m, s.failed(ctx, "read from", err)
 }
 
 // getLast asks the leader of the stream for the last message of a subject.
-func (s *Store) getLast(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+func (s *Store) getLast(ctx context.Context, subject string) (m *jetstream.RawStreamMsg, err error) {
+	err = s.ask(ctx, func(call context.Context) error {
+		m, err = s.stream.GetLastMsgForSubject(call, subject)
+		return err
+	})
+	return m, s.failed(ctx, "read from", err)
+}
+
+// ask reads, again and again while a leader is being elected, for as long as a call may
+// take.
+func (s *Store) ask(ctx context.Context, read func(context.Context) error) error {
 	call, cancel := s.call(ctx)
 	defer cancel()
-	m, err := s.stream.GetLastMsgForSubject(call, subject)
-	return m, s.failed(ctx, "read from", err)
+	for {
+		err := read(call)
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return err
+		}
+		select {
+		case <-call.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // erase overwrites the messages of a subject before the given sequence.

@@ -183,9 +183,11 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 // names returns the names of a kind that begin with a prefix, sorted.
 func (s *Store) names(ctx context.Context, kind, prefix string) ([]string, error) {
 	base := s.prefix + "." + kind + "."
-	call, cancel := s.call(ctx)
-	defer cancel()
-	info, err := s.stream.Info(call, jetstream.WithSubjectFilter(base+common(prefix)))
+	var info *jetstream.StreamInfo
+	err := s.ask(ctx, func(call context.Context) (err error) {
+		info, err = s.stream.Info(call, jetstream.WithSubjectFilter(base+common(prefix)))
+		return err
+	})
 	if err != nil {
 		return nil, s.failed(ctx, "list", err)
 	}

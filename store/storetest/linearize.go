@@ -298,11 +298,16 @@ func (c *linClient) append(ctx context.Context, s store.Store, after uint64, n i
 	return call
 }
 
-// read reads the whole journal and reports whether that went well.
+// read reads the whole journal and reports whether that went well. A read that an
+// engine was not available for says nothing, and is made again.
 func (c *linClient) read(s store.Store) bool {
 	call := linCall{client: c.id, read: true}
 	call.call = c.clock.Add(1)
 	for e, err := range s.Read(c.ctx, c.journal, 0) {
+		if errors.Is(err, store.ErrUnavailable) && c.ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+			return c.read(s)
+		}
 		if err != nil {
 			c.fail(fmt.Errorf("a read of the journal ended with %w, want its entries", err))
 			return false
