@@ -168,9 +168,9 @@ func mutated(t *testing.T, guards []guard) map[string]string {
 // print and whether they passed.
 func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "19m")
+	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "380s")
 	cmd.Dir = filepath.Join(moduleRoot, pkg)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PERDURE_") }),
 		"PERDURE_GUARD="+strings.Join(off, ","))
