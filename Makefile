@@ -29,7 +29,7 @@ WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|SmallFlows
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) $(RACE) -timeout 60m ./internal/proof
-	$(SUM) $(RACE) -timeout 30m -run 'Kill|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
+	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
 .PHONY: cluster

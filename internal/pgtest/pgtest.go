@@ -119,6 +119,15 @@ func (s *Server) Log() string {
 	return string(log)
 }
 
+// Pid returns the id of the process whose children serve the clients.
+func (s *Server) Pid() (pid int, err error) {
+	text, err := os.ReadFile(filepath.Join(s.Dir, "postmaster.pid"))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &pid)
+	}
+	return pid, err
+}
+
 // Stop stops the server and removes its files.
 func (s *Server) Stop() {
 	s.alive.Close()

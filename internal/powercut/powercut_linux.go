@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,35 +57,96 @@ func (d *disk) mount() error { return run("mount", "-o", "loop", d.image, d.dir)
 // Dir implements storetest.Disk.
 func (d *disk) Dir() string { return filepath.Join(d.dir, "store") }
 
-// Cut implements storetest.Disk. The process stands still before the file
-// system goes down, since that takes a moment: a sync in that moment can
+// Cut implements storetest.Disk. The process and its children stand still before the
+// file system goes down, since that takes a moment: a sync in that moment can
 // answer success for what is lost, as no disk without power does. A plain loop
 // of writes and syncs, without a store, loses its last record so in one of
 // some 25 cuts.
 func (d *disk) Cut(pid int) error {
-	if err := stop(pid); err != nil {
+	if _, err := freeze(pid); err != nil {
 		return err
 	}
 	return d.shutdown()
 }
 
-// stop stops a process and waits until all its threads stand still.
+// Kill kills a process and its children, frozen or not, and waits until they are gone.
+func Kill(pid int) error {
+	all, err := freeze(pid)
+	if err != nil {
+		return err
+	}
+	for _, pid := range all {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("powercut: kill process %d: %w", pid, err)
+		}
+	}
+	for _, pid := range all {
+		if err := until(pid, "end", ""); !errors.Is(err, errGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeze stops a process and then its children, of which there are no new ones by
+// then, and theirs. It returns them all.
+func freeze(pid int) ([]int, error) {
+	if err := stop(pid); err != nil {
+		return nil, err
+	}
+	all := []int{pid}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range lists {
+		list, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, child := range strings.Fields(string(list)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				return nil, err
+			}
+			more, err := freeze(n)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+		}
+	}
+	return all, nil
+}
+
+// stop stops a process and waits until all its threads stand still. One that has ended,
+// and whose parent has not taken notice, does.
 func stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("powercut: stop process %d: %w", pid, err)
 	}
+	return until(pid, "stop", "TZ")
+}
+
+var errGone = errors.New("the process is gone")
+
+// until waits until all threads of a process are in one of some states, see proc(5).
+func until(pid int, verb, states string) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
-		if still, err := stopped(pid); still || err != nil {
+		if in, err := allIn(pid, states); in || err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("powercut: process %d does not stop", pid)
+	return fmt.Errorf("powercut: process %d does not %s", pid, verb)
 }
 
-func stopped(pid int) (bool, error) {
+func allIn(pid int, states string) (bool, error) {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(stats) == 0 {
-		return false, fmt.Errorf("powercut: process %d has no threads: %v", pid, err)
+	if err != nil {
+		return false, err
+	}
+	if len(stats) == 0 {
+		return false, fmt.Errorf("powercut: process %d: %w", pid, errGone)
 	}
 	for _, name := range stats {
 		stat, err := os.ReadFile(name)
@@ -95,7 +157,7 @@ func stopped(pid int) (bool, error) {
 			return false, err
 		}
 		// The state follows the name of the command, which is in brackets.
-		if _, state, ok := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !ok || state[0] != 'T' {
+		if _, state, ok := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !ok || !strings.Contains(states, state[:1]) {
 			return false, nil
 		}
 	}
