@@ -1,6 +1,6 @@
 // Package natstest provides tests with NATS servers: one in the process of the test,
-// and clusters of processes that can be killed. Only tests import it, since it links
-// the server.
+// and clusters of processes that can be killed. Only tests and cmd/bench import it, since it
+// links the server.
 package natstest
 
 import (
@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -157,34 +158,50 @@ func Start(tb testing.TB, c Config) *Node {
 	if c.Dir == "" {
 		c.Dir = tb.TempDir()
 	}
-	n := newNode(c)
-	if err := n.Start(); err != nil {
+	n, err := Launch(c)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(n.Kill)
 	return n
 }
 
+// Launch starts a server of its own process, which ends with this one, or when it is
+// killed. Its folder stays.
+func Launch(c Config) (*Node, error) {
+	n := newNode(c)
+	return n, n.Start()
+}
+
 // StartCluster starts three servers, each of which is a process.
 func StartCluster(tb testing.TB, c Config) []*Node {
 	tb.Helper()
+	nodes, err := LaunchCluster(tb.TempDir(), c)
+	for _, n := range nodes {
+		tb.Cleanup(n.Kill)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return nodes
+}
+
+// LaunchCluster is Launch for three servers, with their data in a folder.
+func LaunchCluster(dir string, c Config) (nodes []*Node, err error) {
 	var ports []int
 	for range 3 {
 		ports = append(ports, freePort())
 	}
-	var nodes []*Node
 	for i, port := range ports {
 		c := c
-		c.Dir, c.Name, c.Cluster, c.Routes = tb.TempDir(), fmt.Sprint("node", i), port, ports
-		nodes = append(nodes, newNode(c))
-	}
-	for _, n := range nodes {
-		if err := n.Start(); err != nil {
-			tb.Fatal(err)
+		c.Name, c.Cluster, c.Routes = fmt.Sprint("node", i), port, ports
+		c.Dir = filepath.Join(dir, c.Name)
+		n, err := Launch(c)
+		if nodes = append(nodes, n); err != nil {
+			return nodes, err
 		}
-		tb.Cleanup(n.Kill)
 	}
-	return nodes
+	return nodes, nil
 }
 
 // URLs returns the URL of a cluster.

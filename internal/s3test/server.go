@@ -35,33 +35,47 @@ const script = `"$BIN" --quiet --keep-alive --port "$ADDR" --health /health posi
 // CI=true.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
+	if _, err := build(); err != nil && os.Getenv("CI") != "true" {
+		tb.Skipf("this test needs versitygw, which cannot be built: %v", err)
+	}
+	s, err := Launch(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Launch starts a server with its files in a folder. It ends with this process, or when
+// it is stopped.
+func Launch(dir string) (*Server, error) {
 	bin, err := build()
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatalf("cannot build versitygw: %v", err)
-		}
-		tb.Skipf("this test needs versitygw, which cannot be built: %v", err)
+		return nil, fmt.Errorf("cannot build versitygw: %w", err)
 	}
 	port, err := freePort()
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
-	root := tb.TempDir()
-	s := &Server{Endpoint: "http://" + port, Dir: filepath.Join(root, "data", Bucket), bin: bin, log: filepath.Join(root, "log")}
+	s := &Server{Endpoint: "http://" + port, Dir: filepath.Join(dir, "data", Bucket), bin: bin, log: filepath.Join(dir, "log")}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
-	s.Run(tb)
-	tb.Cleanup(s.Stop)
-	return s
+	return s, s.run()
 }
 
 // Run starts the server again after Stop.
 func (s *Server) Run(tb testing.TB) {
 	tb.Helper()
+	if err := s.run(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (s *Server) run() error {
 	in, alive, err := os.Pipe()
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	s.cmd = exec.Command("sh", "-c", script)
 	s.cmd.Env = append(os.Environ(), "BIN="+s.bin, "ADDR="+strings.TrimPrefix(s.Endpoint, "http://"), "ROOT="+filepath.Dir(s.Dir), "LOG="+s.log,
@@ -70,20 +84,21 @@ func (s *Server) Run(tb testing.TB) {
 	err = s.cmd.Start()
 	in.Close()
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		if resp, err := http.Get(s.Endpoint + "/health"); err == nil {
 			resp.Body.Close()
-			return
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			s.Stop()
 			log, _ := os.ReadFile(s.log)
-			tb.Fatalf("versitygw does not answer:\n%s", log)
+			return fmt.Errorf("versitygw does not answer:\n%s", log)
 		}
 	}
 }
