@@ -133,9 +133,16 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 }
 
 // paired demands that the cell of a batch is there if its entries are, and only then.
+// An engine that is another process may make the last call of a life after the journal
+// was read: its entries are there by the time that its cell is.
 func (k *killer) paired(s store.Store, c *killCall, id killID) {
 	key := paired(id.life, id.writer, id.call)
 	cell, err := s.Get(k.ctx, key)
+	if late := err == nil && !c.found && c.answer == ""; late && c.kind == toSpan {
+		k.spanned = k.journal(s, spanning, c.after)
+	} else if late && c.kind == toOwn {
+		k.journal(s, ownJournal(id.life, id.writer), c.after)
+	}
 	switch missing := errors.Is(err, store.ErrNotFound); {
 	case err != nil && !missing:
 		k.Fatalf("after life %d: Get(%q) = %v, want the cell of a batch or none", len(k.lives), key, err)
