@@ -31,7 +31,7 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 }
 
 func (s *Store) append(ctx context.Context, b store.Batch) (uint64, error) {
-	if err := s.writer.do(ctx, &request{Batch: b}); err != nil {
+	if err := s.writer.do(ctx, newRequest(b)); err != nil {
 		return 0, err
 	}
 	return b.After + uint64(len(b.Entries)), nil

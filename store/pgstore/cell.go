@@ -26,7 +26,8 @@ func (s *Store) put(ctx context.Context, key string, value []byte, prev store.Ve
 	if err := store.CheckPut(key, value); err != nil {
 		return "", err
 	}
-	r := &request{unsynced: unsynced, Batch: store.Batch{Cells: []store.Write{{Key: key, Value: value, Prev: prev}}}}
+	r := newRequest(store.Batch{Cells: []store.Write{{Key: key, Value: value, Prev: prev}}})
+	r.unsynced = unsynced
 	if err := s.writer.do(ctx, r); err != nil {
 		return "", err
 	}
@@ -41,7 +42,7 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 	if err := store.CheckDelete(key, prev); err != nil {
 		return err
 	}
-	return s.writer.do(ctx, &request{Batch: store.Batch{Cells: []store.Write{{Key: key, Prev: prev, Remove: true}}}})
+	return s.writer.do(ctx, newRequest(store.Batch{Cells: []store.Write{{Key: key, Prev: prev, Remove: true}}}))
 }
 
 // Get implements store.Store.

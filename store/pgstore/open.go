@@ -60,7 +60,7 @@ type Store struct {
 		conns []*pgx.Conn
 	}
 
-	sqlAppend, sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
+	sqlAppend, sqlAppendSoon, sqlWrite, sqlWriteSoon, sqlRead, sqlJournals, sqlGet, sqlList string
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -112,8 +112,13 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 			return nil, unreadable("the direct URL", err)
 		}
 	}
-	s.sqlAppend = s.sql("WITH head AS (UPDATE SCHEMA.journals SET last = $2::bigint + cardinality($3::bytea[]) WHERE name = $1 AND last = $2 RETURNING id) INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n)")
-	s.sqlWrite = s.sql("SELECT SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
+	const appends = "WITH head AS (UPDATE SCHEMA.journals SET last = $2::bigint + cardinality($3::bytea[]) WHERE name = $1 AND last = $2%s RETURNING id) INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n)"
+	const writes = "SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+	s.sqlAppend = s.sql(fmt.Sprintf(appends, ""))
+	s.sqlWrite = s.sql("SELECT " + writes)
+	// The time-out of locks is set before a row is locked, until the commit.
+	s.sqlAppendSoon = s.sql(fmt.Sprintf(appends, " AND set_config('lock_timeout', $4, true) <> ''"))
+	s.sqlWriteSoon = s.sql("SELECT CASE WHEN set_config('lock_timeout', $14, true) <> '' THEN " + writes + " END")
 	s.sqlRead = s.sql("SELECT j.last, e.seq, e.data FROM SCHEMA.journals j LEFT JOIN LATERAL (SELECT seq, data FROM SCHEMA.entries WHERE journal = j.id AND seq > $2 ORDER BY seq LIMIT $3) e ON true WHERE j.name = $1")
 	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
 	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")

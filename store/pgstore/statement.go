@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -59,10 +61,15 @@ type querier interface {
 }
 
 // send writes as much of a group as it can in one statement, and reports for each
-// request whether it was made.
-func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, error) {
+// request whether it was made. If lockWait is not 0, it is how long the statement
+// waits for a lock, at most; otherwise that is as the session says.
+func (s *Store) send(ctx context.Context, q querier, group []*request, lockWait time.Duration) ([]bool, error) {
+	sqlAppend, sqlWrite, wait := s.sqlAppend, s.sqlWrite, []any(nil)
+	if lockWait > 0 {
+		sqlAppend, sqlWrite, wait = s.sqlAppendSoon, s.sqlWriteSoon, []any{strconv.FormatInt(lockWait.Milliseconds(), 10)}
+	}
 	if r := group[0]; len(group) == 1 && len(r.Cells) == 0 && r.After > 0 && r.After < math.MaxInt64-store.MaxBatch {
-		done, err := q.Exec(ctx, s.sqlAppend, []byte(r.Journal), int64(r.After), pgtype.FlatArray[[]byte](r.Entries))
+		done, err := q.Exec(ctx, sqlAppend, append([]any{[]byte(r.Journal), int64(r.After), pgtype.FlatArray[[]byte](r.Entries)}, wait...)...)
 		return []bool{done.RowsAffected() > 0}, err
 	}
 	// All groups lock journals, and then cells, in the same order.
@@ -94,8 +101,8 @@ func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, 
 		}
 	}
 	var made []int64
-	err := q.QueryRow(ctx, s.sqlWrite, st.unsynced, st.names, st.afters, st.counts, st.owners, st.seqs, st.datas,
-		st.cellOwners, st.keys, st.prevs, st.versions, st.values, st.kinds).Scan(&made)
+	err := q.QueryRow(ctx, sqlWrite, append([]any{st.unsynced, st.names, st.afters, st.counts, st.owners, st.seqs, st.datas,
+		st.cellOwners, st.keys, st.prevs, st.versions, st.values, st.kinds}, wait...)...).Scan(&made)
 	if err != nil {
 		return nil, err
 	}

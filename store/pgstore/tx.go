@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -218,7 +217,7 @@ func (t *tx) Native() any { return t.pgx }
 
 // Put implements store.Tx.
 func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	r := &request{Batch: store.Batch{Cells: []store.Write{{Key: key, Value: append([]byte{}, value...), Prev: prev}}}, versions: []store.Version{store.Version(rand.Text())}}
+	r := newRequest(store.Batch{Cells: []store.Write{{Key: key, Value: value, Prev: prev}}})
 	if err := t.write(ctx, r, store.CheckPut(key, value)); err != nil {
 		return "", err
 	}
@@ -227,11 +226,7 @@ func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Versi
 
 // Commit implements store.Tx.
 func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
-	r := &request{Batch: b}
-	for range b.Cells {
-		r.versions = append(r.versions, store.Version(rand.Text()))
-	}
-	if err := t.write(ctx, r, store.CheckBatch(b)); err != nil {
+	if err := t.write(ctx, newRequest(b), store.CheckBatch(b)); err != nil {
 		return 0, err
 	}
 	return b.After + uint64(len(b.Entries)), nil
@@ -311,7 +306,7 @@ func (t *tx) apply(ctx context.Context, r *request) error {
 			}
 		}
 		t.seen = true
-		made, err := t.s.send(ctx, t.q, []*request{r})
+		made, err := t.s.send(ctx, t.q, []*request{r}, 0)
 		if err == nil && made[0] {
 			return nil
 		}

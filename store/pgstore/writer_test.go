@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/pgstore"
 )
 
 // TestAVetoLeavesItsJournalWritable lets writers share groups in which some appends
@@ -105,5 +106,94 @@ func TestPlansNeverScanATable(t *testing.T) {
 	}
 	if scans >= times {
 		t.Errorf("%d calls of each kind scanned tables %d times", times, scans)
+	}
+}
+
+// TestOthersDoNotWaitForAnOpenTransaction lets writers wait for transactions of the
+// program, which are open and have begun the same journals. The other writes of the
+// handle are made meanwhile, and those of the writers once the transactions have ended.
+func TestOthersDoNotWaitForAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	const waiting, others, each = 12, 20, 30
+	for name, url := range map[string]func(testing.TB) string{"direct": pgtest.URL, "pooled": pgtest.Bouncer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of writes that wait
+			defer cancel()
+			s, err := pgstore.Open(ctx, pgtest.With(url(t), "schema", pgtest.Name()), pgstore.Options{Timeout: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			batch := func(n int) store.Batch {
+				return store.Batch{Journal: fmt.Sprint("begun ", n), Entries: [][]byte{[]byte("x")}, Cells: []store.Write{{Key: fmt.Sprint("cell ", n)}}}
+			}
+			var open []pgx.Tx
+			for n := range waiting {
+				c, err := pgx.Connect(ctx, pgtest.URL(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
+				program, err := c.Begin(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, program)
+				joined, err := s.Begin(ctx, program)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := joined.Commit(ctx, batch(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			outcomes := make([]chan error, waiting)
+			var wg, began sync.WaitGroup
+			began.Add(others)
+			for n := range waiting {
+				outcomes[n] = make(chan error, 1)
+				go func() {
+					began.Wait() // so that they are in groups with others
+					_, err := s.AppendBatch(ctx, batch(n))
+					outcomes[n] <- err
+				}()
+			}
+			for w := range others {
+				wg.Go(func() {
+					journal, key, version := fmt.Sprint("journal ", w), fmt.Sprint("lease ", w), store.Version("")
+					for n := range uint64(each) {
+						_, err := s.Append(ctx, journal, n, []byte("x"))
+						if err == nil {
+							version, err = s.PutUnsynced(ctx, key, []byte("x"), version)
+						}
+						if n == 0 {
+							began.Done()
+						}
+						if err != nil {
+							t.Errorf("write %d of %s: %v", n, journal, err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for n, program := range open {
+				select {
+				case err := <-outcomes[n]:
+					t.Errorf("append %d has not waited for the transaction: %v", n, err)
+				default:
+				}
+				end, want := program.Commit, store.ErrConflict
+				if n%2 == 0 {
+					end, want = program.Rollback, nil
+				}
+				if err := end(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-outcomes[n]; !errors.Is(err, want) {
+					t.Errorf("append %d, which waited for the transaction, returned %v, want %v", n, err, want)
+				}
+			}
+		})
 	}
 }

@@ -55,8 +55,8 @@
 // workers find the run when they poll, within a second.
 //
 // Keep the transaction short after Start. Until it ends, others who start the same
-// thread wait for it, as for a row with the same key, and other writes of their
-// process may wait with them. In SERIALIZABLE and REPEATABLE READ, and in a deadlock,
+// thread wait for it, as for a row with the same key; other writes of their process go
+// on. In SERIALIZABLE and REPEATABLE READ, and in a deadlock,
 // Start can fail with store.ErrBusy: roll back, and run the transaction again. A
 // migration of the store to another one waits for the end of the transaction.
 package pgtx
