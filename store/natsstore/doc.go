@@ -28,8 +28,8 @@
 // server stores it only if that subject ends where the writer says, and so compares and
 // swaps. Concurrent appends are on their way at the same time, and each has its own
 // answer. An append with cells ([store.Batcher]), and a drop, are atomic batches: on a
-// server that is not part of a cluster each of them makes and removes a file, so they
-// are slower than appends.
+// server that is not part of a cluster each of them is first written to a folder of its
+// own and synced there, so they are far slower than appends.
 //
 // The server may refuse a write although nothing has changed. After a refusal the driver
 // reads and decides by what it sees. A write that gets no answer is not repeated: the

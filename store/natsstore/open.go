@@ -72,6 +72,7 @@ type Store struct {
 	news       news
 	batches    sync.Mutex // held while the messages of a batch are sent
 	link       link
+	answers    answers // to batches
 
 	mu     sync.Mutex
 	closed bool
@@ -151,6 +152,10 @@ func New(ctx context.Context, nc *nats.Conn, o Options) (*Store, error) {
 	if err := s.prepare(ctx, o); err != nil {
 		s.end()
 		return nil, err
+	}
+	if err := s.answers.listen(nc); err != nil {
+		s.end()
+		return nil, s.failed(ctx, "subscribe at", err)
 	}
 	s.link.follow(s.life, nc)
 	s.news.init(s)
@@ -251,6 +256,7 @@ func (s *Store) Close() error {
 		if s.owned {
 			s.nc.Close()
 		} else {
+			_ = s.answers.sub.Unsubscribe()
 			_ = s.nc.FlushTimeout(s.timeout)
 		}
 	})

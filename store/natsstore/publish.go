@@ -86,23 +86,18 @@ func (s *Store) batch(ctx context.Context, messages []*nats.Msg) (*nats.Msg, err
 	}
 	last := messages[len(messages)-1]
 	last.Header.Set(headerCommit, "1")
-	last.Reply = s.nc.NewRespInbox()
-	answer, err := s.nc.SubscribeSync(last.Reply)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Unsubscribe()
+	subject, wait := s.answers.expect(id)
+	last.Reply = subject
 	s.batches.Lock()
 	for _, m := range messages {
-		if err = s.nc.PublishMsg(m); err != nil {
-			break
+		if err := s.nc.PublishMsg(m); err != nil {
+			s.batches.Unlock()
+			s.answers.forget(subject)
+			return nil, err
 		}
 	}
 	s.batches.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return answer.NextMsgWithContext(ctx)
+	return wait(ctx)
 }
 
 // get asks the leader of the stream for a message.
