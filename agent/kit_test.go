@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
@@ -156,6 +157,7 @@ func raw(v any) json.RawMessage {
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
+	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
 }
 
 func sweep(t *testing.T, c perduretest.Crash) {

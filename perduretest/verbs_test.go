@@ -11,7 +11,9 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/sweeps"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 )
@@ -168,6 +170,7 @@ func playEvery(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
+	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
 }
 
 func TestCrashEverywhereEveryVerb(t *testing.T) {

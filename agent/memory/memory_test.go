@@ -14,9 +14,11 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 )
@@ -33,6 +35,7 @@ func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
+	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
 }
 
 func TestMemoryKeepsVersions(t *testing.T) {

@@ -13,9 +13,11 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 )
@@ -479,6 +481,7 @@ func TestFailFastByADecisionIsDecidedAnewInAFork(t *testing.T) {
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
+	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
 }
 
 // TestCrashEverywhereInAGroupThatFailsFast cuts it at every write: between the

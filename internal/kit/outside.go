@@ -26,7 +26,15 @@ func Postgres(t *testing.T) func() store.Store {
 // Redis is Postgres for a Redis server, which keeps nothing on disk.
 func Redis(t *testing.T) func() store.Store {
 	t.Helper()
-	return Outside(t, must(store.Open(context.Background(), redistest.Prefix(redistest.Volatile(t), t.TempDir())))(t))
+	return At(func(tb testing.TB) string { return redistest.Prefix(redistest.Volatile(tb), t.TempDir()) })(t)
+}
+
+// At is Postgres for the empty store at the URL that a function returns.
+func At(url func(testing.TB) string) func(*testing.T) func() store.Store {
+	return func(t *testing.T) func() store.Store {
+		t.Helper()
+		return Outside(t, must(store.Open(context.Background(), url(t)))(t))
+	}
 }
 
 // Outside returns a function that makes empty stores within another one, for use

@@ -11,8 +11,10 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 )
@@ -20,6 +22,7 @@ import (
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
+	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
 }
 
 // TestCrashEverywhereInAFamily cuts a parent and its children at every write:

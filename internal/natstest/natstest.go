@@ -70,6 +70,13 @@ func Stream(base, dir string) string {
 	return With(base, "stream", "t"+hex.EncodeToString(sum[:8]))
 }
 
+// Volatile returns the URL of an empty store of the test in the memory of the server
+// that tests share.
+func Volatile(tb testing.TB) string {
+	tb.Helper()
+	return With(Stream(URL(tb), tb.TempDir()), "storage", "memory")
+}
+
 // Settle waits until the server of URL has no clients whose names begin with client and
 // end with the id of a process other than this one and its parent: it has then received
 // all that a killed one had sent.

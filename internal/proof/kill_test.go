@@ -18,11 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
@@ -33,7 +35,7 @@ import (
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
 	kills := kit.Sized(20, 300, 1000)
-	for _, scheme := range []string{"sqlite", "file", "postgres", "redis"} {
+	for _, scheme := range []string{"sqlite", "file", "postgres", "redis", "nats"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {
 				var order killOrder
@@ -45,11 +47,13 @@ func TestKill(t *testing.T) {
 			t.Parallel() // children spend most of their time in waiting for their predecessor's lease
 			dir := t.TempDir()
 			k := &killer{T: t, dir: dir, url: scheme + ":" + filepath.Join(dir, "store"), seed: rand.Uint64()}
-			if scheme == "postgres" {
+			switch scheme {
+			case "postgres":
 				k.url = pgtest.Schema(pgtest.URL(t), dir)
-			}
-			if scheme == "redis" {
+			case "redis":
 				k.url = redistest.Prefix(redistest.URL(t), dir)
+			case "nats":
+				k.url = natstest.Stream(natstest.URL(t), dir)
 			}
 			k.rng = rand.New(rand.NewPCG(k.seed, 0))
 			defer func() { t.Log(k) }()

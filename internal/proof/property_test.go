@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -48,6 +49,7 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(50, 100, 1000)) })
 	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(50, 100, 1000)) })
+	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(50, 100, 1000)) })
 }
 
 func inMemory() store.Store { return memstore.New() }
@@ -95,6 +97,7 @@ func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(3, 1, 1)) })
 	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(24, 3, 1)) })
 	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(24, 3, 1)) })
+	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(24, 3, 1)) })
 }
 
 // fixedFlows plays flows on stores that create makes, with every n-th crash.
