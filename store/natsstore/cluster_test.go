@@ -6,22 +6,26 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/natsstore"
 	"github.com/perdure/perdure/store/storetest"
 )
 
-// clustered opens the stores of folders with three replicas. A cluster that has just
-// started has no leader yet, so it waits for one.
-func clustered(nodes []*natstest.Node) storetest.Opener {
+// clustered opens the stores of folders with three replicas, whose calls end after two
+// seconds, or what is given. A cluster that has just started has no leader yet, so it
+// waits for one.
+func clustered(nodes []*natstest.Node, timeout ...time.Duration) storetest.Opener {
+	o := natsstore.Options{Timeout: append(timeout, 2*time.Second)[0]}
 	base := natstest.With(natstest.URLs(nodes), "replicas", "3")
 	return func(ctx context.Context, dir string) (store.Store, error) {
 		for {
-			s, err := natsstore.Open(ctx, natstest.Stream(base, dir), natsstore.Options{Timeout: 2 * time.Second})
+			s, err := natsstore.Open(ctx, natstest.Stream(base, dir), o)
 			if err == nil || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, natsstore.ErrNoJetStream) {
 				return s, err
 			}
@@ -34,23 +38,25 @@ func clustered(nodes []*natstest.Node) storetest.Opener {
 	}
 }
 
-// TestCluster runs the contract on three replicas.
+// TestCluster runs the contract on three replicas. Nobody kills them, so a late answer
+// is not a lost one.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, clustered(natstest.StartCluster(t, natstest.Config{})))
+	storetest.Run(t, clustered(natstest.StartCluster(t, natstest.Config{}), time.Minute))
 }
 
-// churn kills one node after the other with SIGKILL and starts it again, until stop is
-// called, which returns how many it has killed.
-func churn(t *testing.T, nodes []*natstest.Node) (stop func() int) {
+// churn kills one node after the other with SIGKILL and starts it again, from begin on
+// and until stop is called, which returns how many it has killed.
+func churn(t *testing.T, nodes []*natstest.Node, begin <-chan struct{}) (stop func() int) {
 	over, ended, kills := make(chan struct{}), make(chan struct{}), 0
 	go func() {
 		defer close(ended)
+		next := begin
 		for {
 			select {
 			case <-over:
 				return
-			case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):
+			case <-next:
 			}
 			n := nodes[rand.IntN(len(nodes))]
 			n.Kill()
@@ -59,6 +65,9 @@ func churn(t *testing.T, nodes []*natstest.Node) (stop func() int) {
 				t.Error(err)
 				return
 			}
+			pause := make(chan struct{})
+			time.AfterFunc(time.Duration(500+rand.IntN(1000))*time.Millisecond, func() { close(pause) })
+			next = pause
 		}
 	}()
 	return func() int {
@@ -84,7 +93,9 @@ func TestNodesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	stop := churn(t, nodes)
+	begin := make(chan struct{})
+	stop := churn(t, nodes, begin)
+	close(begin)
 	end := time.Now().Add(spell)
 	var counts [writers]int
 	var wg sync.WaitGroup
@@ -149,19 +160,33 @@ func eventually[T any](t *testing.T, read func() (T, error)) T {
 	panic("unreachable")
 }
 
-// TestLinearizeAmidKills checks histories of clients whose cluster loses nodes.
+// TestLinearizeAmidKills checks histories of clients whose cluster loses nodes, the
+// first one in the middle of the first history.
 func TestLinearizeAmidKills(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.StartCluster(t, natstest.Config{})
 	open := clustered(nodes)
-	if s, err := open(t.Context(), t.TempDir()); err != nil {
-		t.Fatal(err)
-	} else {
-		s.Close()
-	}
-	stop := churn(t, nodes)
-	defer func() { t.Logf("%d nodes killed", stop()) }()
-	storetest.Linearize(t, open, storetest.LinearizeOptions{Histories: 3})
+	begin, calls := make(chan struct{}), atomic.Int64{}
+	stop := churn(t, nodes, begin)
+	defer func() {
+		if kills := stop(); kills == 0 {
+			t.Error("no node was killed")
+		} else {
+			t.Logf("%d nodes killed", kills)
+		}
+	}()
+	storetest.Linearize(t, func(ctx context.Context, dir string) (store.Store, error) {
+		s, err := open(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		return faulty.New(s, func(faulty.Call) faulty.Fault {
+			if calls.Add(1) == 50 {
+				close(begin)
+			}
+			return faulty.None
+		}), nil
+	}, storetest.LinearizeOptions{Histories: 3})
 }
 
 // TestNoQuorum leaves one node of three: calls end within seconds with ErrUnavailable,

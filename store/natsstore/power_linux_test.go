@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/powercut"
@@ -60,7 +61,8 @@ func openInside(ctx context.Context, dir string) (store.Store, error) {
 			server.stop()
 		}
 	}
-	s, err := natsstore.Open(ctx, server.url, natsstore.Options{SyncAlways: true})
+	// A minute tells a server that waits for a busy disk from one that never answers.
+	s, err := natsstore.Open(ctx, server.url, natsstore.Options{SyncAlways: true, Timeout: time.Minute})
 	if err != nil {
 		end()
 		return nil, err

@@ -152,6 +152,10 @@ func (r *linRun) compareCells() {
 			continue
 		}
 		_, err := r.handles[1].Get(r.ctx, call.cell)
+		for errors.Is(err, store.ErrUnavailable) && r.ctx.Err() == nil { // as in read
+			time.Sleep(10 * time.Millisecond)
+			_, err = r.handles[1].Get(r.ctx, call.cell)
+		}
 		if missing := errors.Is(err, store.ErrNotFound); err != nil && !missing || missing == there[call.entries[0]] {
 			r.fail(fmt.Errorf("%v: Get of the cell that came with it = %v, want a batch as a whole or not at all", call, err))
 		}
