@@ -52,6 +52,9 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	}
 	scheme, _, ok := strings.Cut(url, ":")
 	if !ok {
+		if strings.ContainsAny(url, "@?") {
+			url = "the URL" // it may hold a password
+		}
 		return nil, fmt.Errorf("%w: %q has no scheme; write it like sqlite:app.db (known here: %s)", ErrScheme, url, known())
 	}
 	registry.Lock()

@@ -277,6 +277,7 @@ func TestOpen(t *testing.T) {
 		{url: "memory:", opts: []store.OpenOption{store.Require(store.Power)}, want: store.ErrWeak, says: "power"},
 		{url: "carrier-pigeon:loft", want: store.ErrScheme, says: "memory"},
 		{url: "app.db", want: store.ErrScheme, says: "sqlite:app.db"},
+		{url: "token@host", want: store.ErrScheme, says: "\"the URL\" has no scheme"},
 		{url: "", want: store.ErrScheme, says: "scheme"},
 	} {
 		s, err := store.Open(ctx, tt.url, tt.opts...)

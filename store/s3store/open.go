@@ -84,7 +84,7 @@ func parse(text string, o Options) (name, prefix string, _ Options, err error) {
 	case u.User != nil:
 		return "", "", o, invalid("the URL of bucket %s holds keys, which would end up in logs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead", u.Host)
 	case u.Host == "" || u.Port() != "" || u.Fragment != "":
-		return "", "", o, invalid("%q names no bucket", text)
+		return "", "", o, invalid("the URL names no bucket")
 	}
 	for key, values := range u.Query() {
 		switch key {
@@ -128,7 +128,10 @@ func (b *bucket) connect(o Options) error {
 		endpoint = amazon
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
+	switch {
+	case err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%w: the endpoint cannot be read, or holds more than an address; write it like https://s3.example, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", store.ErrInvalid)
+	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
 		return fmt.Errorf("%w: the endpoint %q is not the URL of a service; write it like https://s3.example", store.ErrInvalid, endpoint)
 	}
 	keys := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}

@@ -41,6 +41,8 @@ func TestOpenRefuses(t *testing.T) {
 		"dots":             {strings.Replace(url, "?", "/../x?", 1), store.ErrInvalid, "prefix"},
 		"long prefix":      {long, store.ErrInvalid, "room"},
 		"endpoint":         {"s3://bucket?endpoint=s3.example", store.ErrInvalid, "https://s3.example"},
+		"keys, no bucket":  {"s3:///?secret_key=secret@", store.ErrInvalid, "names no bucket"},
+		"keys at endpoint": {"s3://bucket?endpoint=https://key:secret@s3.example", store.ErrInvalid, "AWS_ACCESS_KEY_ID"},
 		"missing bucket":   {strings.Replace(url, s3test.Bucket, "missing-bucket", 1), s3store.ErrNoBucket, "create it"},
 		"nobody listening": {"s3://bucket/p?region=r&endpoint=http://127.0.0.1:1", store.ErrUnavailable, "127.0.0.1:1"},
 	} {

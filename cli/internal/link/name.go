@@ -2,20 +2,21 @@ package link
 
 import (
 	neturl "net/url"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/store"
 )
 
 // StoreName returns the URL of a store without what may be secret, as a password, for
-// people and logs. It has the schema or the prefix, if the URL does.
+// people and logs. It has the schema, the prefix or the stream, if the URL does.
 func StoreName(text string) string {
 	u := parseStore(text)
 	if u == nil {
 		return plainName(text)
 	}
 	kept := neturl.Values{}
-	for _, param := range []string{"schema", "prefix"} {
+	for _, param := range []string{"schema", "prefix", "stream"} {
 		if value := u.Query().Get(param); value != "" {
 			kept.Set(param, value)
 		}
@@ -25,7 +26,7 @@ func StoreName(text string) string {
 }
 
 // WithoutPassword returns the URL of a store as people can paste it, without the
-// passwords in it: those come from the environment then, or from a file.
+// passwords, tokens and keys in it: those come from the environment then, or from a file.
 func WithoutPassword(text string) string {
 	u := parseStore(text)
 	if u == nil {
@@ -33,14 +34,16 @@ func WithoutPassword(text string) string {
 	}
 	changed := u.Fragment != ""
 	u.Fragment = ""
-	if _, has := u.User.Password(); has {
+	if _, has := u.User.Password(); u.User != nil && !strings.HasPrefix(u.Scheme, "postgres") { // a user alone is a token, or a key
+		u.User, changed = nil, true
+	} else if has {
 		u.User, changed = neturl.User(u.User.Username()), true
 	}
 	q := u.Query()
 	for key := range q {
-		name, value := strings.ToLower(key), WithoutPassword(q.Get(key))
+		value := WithoutPassword(q.Get(key))
 		switch {
-		case strings.Contains(name, "password"), strings.Contains(name, "secret"), strings.Contains(name, "token"):
+		case secretParameter(key):
 			q.Del(key)
 		case value != q.Get(key): // a URL, such as that of a direct connection
 			q.Set(key, value)
@@ -54,6 +57,18 @@ func WithoutPassword(text string) string {
 	}
 	u.RawQuery = q.Encode()
 	return u.String()
+}
+
+// secretParameter reports whether a parameter of a URL may be a secret, rather than the
+// name of a file with one.
+func secretParameter(name string) bool {
+	name = strings.ToLower(name)
+	if slices.Contains([]string{"sslkey", "tls_key", "passfile"}, name) {
+		return false
+	}
+	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "key", "credential", "signature"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
 }
 
 // parseStore returns the URL of a store that may hold secrets and can be read, nil for
