@@ -103,6 +103,7 @@ type core struct {
 // [Options]. The program has to import the driver for the URL's scheme:
 // store/sqlitestore for sqlite:FILE, store/pgstore for postgres://HOST/DATABASE,
 // store/redisstore for redis://HOST, store/s3store for s3://BUCKET/PREFIX,
+// store/upstashstore for upstash://HOST, store/natsstore for nats://HOST,
 // store/filestore for file:DIR, and store/memstore for memory:.
 //
 // When a disk is full or a sync fails, the store is reopened, and the runtime

@@ -42,8 +42,8 @@ func Require(d Durability) OpenOption {
 }
 
 // Open opens the store at url with the driver registered for its scheme, as in
-// "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE", "redis://HOST"
-// and "s3://BUCKET/PREFIX". The program has to import the driver's package; one that
+// "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE", "redis://HOST",
+// "nats://HOST", "s3://BUCKET/PREFIX" and "upstash://HOST". The program has to import the driver's package; one that
 // knows its driver can call the driver's own constructor instead.
 func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	var o openOptions

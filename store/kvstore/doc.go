@@ -56,8 +56,8 @@
 //
 // # What comes from the engine
 //
-// If the engine also implements store.Watcher, store.Caster or store.Durable, so
-// does the store. Without a Watcher, writes through the same handle wake at once,
+// If the engine also implements store.Watcher, store.Caster, store.Durable or
+// store.Weak, so does the store. Without a Watcher, writes through the same handle wake at once,
 // and those of others are found by polling every store.PollInterval. Without a
 // Caster, messages reach only the same handle. There is no store.Batcher: a KV
 // writes one key at a time, so store.AppendWith makes its writes one after the

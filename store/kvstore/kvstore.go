@@ -40,6 +40,7 @@ var (
 	_ store.Watcher = (*Store)(nil)
 	_ store.Caster  = (*Store)(nil)
 	_ store.Durable = (*Store)(nil)
+	_ store.Weak    = (*Store)(nil)
 )
 
 // New returns a store in kv. Several stores, even in different processes, may use
@@ -55,6 +56,14 @@ func New(kv KV, o Options) *Store {
 
 // Durability implements store.Durable.
 func (s *Store) Durability() store.Durability { return s.durable }
+
+// Weakness implements store.Weak, for engines that do.
+func (s *Store) Weakness() string {
+	if w, ok := upgrade[store.Weak](s.kv); ok {
+		return w.Weakness()
+	}
+	return ""
+}
 
 // Close implements store.Store. It closes the engine if that is an io.Closer.
 func (s *Store) Close() error {

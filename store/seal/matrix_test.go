@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/resttest"
 	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
@@ -29,6 +30,7 @@ import (
 	"github.com/perdure/perdure/store/seal"
 	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/perdure/perdure/store/storetest"
+	_ "github.com/perdure/perdure/store/upstashstore"
 )
 
 // drivers opens a store of every driver, without syncs where it can: what is
@@ -52,6 +54,9 @@ var drivers = map[string]storetest.Opener{
 	},
 	"s3store": func(ctx context.Context, dir string) (store.Store, error) {
 		return s3store.Open(ctx, s3test.StoreURL(os.Getenv(s3test.Env), dir), s3store.Options{})
+	},
+	"upstashstore": func(ctx context.Context, dir string) (store.Store, error) {
+		return store.Open(ctx, redistest.Prefix(os.Getenv(resttest.Env), dir))
 	},
 	"kvstore": func(_ context.Context, dir string) (store.Store, error) {
 		engine, _ := engines.LoadOrStore(dir, &table{cells: map[string]store.Cell{}})
@@ -77,6 +82,8 @@ func TestEveryDriver(t *testing.T) {
 					pgtest.URL(t)
 				case "s3store":
 					s3test.URL(t, "")
+				case "upstashstore":
+					resttest.URL(t, "")
 				case "redisstore":
 					redistest.URL(t)
 				}
