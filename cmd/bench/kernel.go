@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/store"
 )
 
@@ -87,47 +91,97 @@ func kernel(ctx context.Context, dir string) error {
 	return resume(ctx, dir)
 }
 
+// rates are those of writes to a store, by 1 and by 64 at a time, in some rounds.
+type rates struct {
+	raw, appends, steps result
+	allocs              []float64 // of a step
+}
+
+// round measures appends to a new store and the steps of runs on it, each so many by each
+// writer and run, and bare writes beside them unless raw is nil. They take turns, in the
+// steady state of one store.
+func (r *rates) round(ctx context.Context, where string, raw target, each int) error {
+	return inRuntime(ctx, where, func(s store.Store, rt *perdure.Runtime) error {
+		t, data := storeTarget{s}, entry()
+		if _, err := flows(ctx, rt, 1, 8*each, "warm"); err != nil {
+			return err
+		}
+		for i := range 3 {
+			from := uint64(each * i)
+			if raw != nil {
+				if err := r.raw.one.writers(ctx, raw, 1, each, from, data); err != nil {
+					return err
+				}
+			}
+			if err := r.appends.one.writers(ctx, t, 1, each, from, data); err != nil {
+				return err
+			}
+			before := mallocs()
+			rate, err := flows(ctx, rt, 1, each, fmt.Sprint("one-", i))
+			if err != nil {
+				return err
+			}
+			r.allocs = append(r.allocs, float64(mallocs()-before)/float64(each))
+			r.steps.one.rates = append(r.steps.one.rates, rate)
+		}
+		if raw != nil {
+			if err := r.raw.many.writers(ctx, raw, 64, 64*each, 0, data); err != nil {
+				return err
+			}
+		}
+		if err := r.appends.many.writers(ctx, t, 64, 64*each, 0, data); err != nil {
+			return err
+		}
+		rate, err := flows(ctx, rt, 64, each, "many")
+		r.steps.many.rates = append(r.steps.many.rates, rate)
+		return err
+	})
+}
+
 // stepRates measures runs on a store beside plain appends to it.
 func stepRates(ctx context.Context, where string) error {
-	var one, many, ofOne, ofMany series
-	var allocs []float64
+	var r rates
 	for round := range *rounds {
 		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, *rounds)
-		if err := inRuntime(ctx, where, func(s store.Store, rt *perdure.Runtime) error {
-			t := storeTarget{s}
-			data := entry()
-			// Flows and appends take turns, in the steady state of one store.
-			if _, err := flows(ctx, rt, 1, 1500, "warm"); err != nil {
-				return err
-			}
-			for i := range 3 {
-				if err := one.writers(ctx, t, 1, 200, uint64(200*i), data); err != nil {
-					return err
-				}
-				before := mallocs()
-				rate, err := flows(ctx, rt, 1, 200, fmt.Sprint("one-", i))
-				if err != nil {
-					return err
-				}
-				allocs = append(allocs, float64(mallocs()-before)/200)
-				ofOne.rates = append(ofOne.rates, rate)
-			}
-			if err := many.writers(ctx, t, 64, 64*200, 0, data); err != nil {
-				return err
-			}
-			rate, err := flows(ctx, rt, 64, 200, "many")
-			ofMany.rates = append(ofMany.rates, rate)
-			return err
-		}); err != nil {
+		if err := r.round(ctx, where, nil, 200); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%40s\r", "")
 	fmt.Printf("\nThe kernel on %s, steps with results of %d bytes:\n", storeName(where), entrySize)
-	fmt.Printf("one run: %.0f steps/s; 64 runs: %.0f steps/s; %.0f allocations a step\n", ofOne.rate(), ofMany.rate(), median(allocs))
-	expect("steps/s of a 200-step run ÷ appends/s of 1 writer", ratio(ofOne, one), 0.8)
-	expect("steps/s of 64 runs ÷ appends/s of 64 writers", ratio(ofMany, many), 0.6)
+	fmt.Printf("one run: %.0f steps/s; 64 runs: %.0f steps/s; %.0f allocations a step\n", r.steps.one.rate(), r.steps.many.rate(), median(r.allocs))
+	expect("steps/s of a 200-step run ÷ appends/s of 1 writer", ratio(r.steps.one, r.appends.one), 0.8)
+	expect("steps/s of 64 runs ÷ appends/s of 64 writers", ratio(r.steps.many, r.appends.many), 0.6)
 	return nil
+}
+
+// perStep returns by how much counters grow with each step of a run: the difference
+// of two runs of different lengths on new stores.
+func perStep(ctx context.Context, where string, least, most int, count func() ([]float64, error)) ([]float64, error) {
+	var grown [2][]float64
+	for i, n := range []int{least, most} {
+		before, err := count()
+		if err != nil {
+			return nil, err
+		}
+		if err := inRuntime(ctx, where, func(_ store.Store, rt *perdure.Runtime) error {
+			_, err := flows(ctx, rt, 1, n, "counted")
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		after, err := count()
+		if err != nil {
+			return nil, err
+		}
+		for j := range after {
+			grown[i] = append(grown[i], after[j]-before[j])
+		}
+	}
+	for j := range grown[1] {
+		grown[1][j] = (grown[1][j] - grown[0][j]) / float64(most-least)
+	}
+	return grown[1], nil
 }
 
 // mallocs is how many objects this process has allocated.
@@ -138,10 +192,19 @@ func mallocs() uint64 {
 }
 
 // newStore returns the URL of a new store and what removes it: a sqlitestore if where
-// is a folder, and a schema if it is the URL of a PostgreSQL database.
+// is a folder, a schema if it is the URL of a PostgreSQL database, and a store of a new
+// name if it is that of another engine, which is removed with its server.
 func newStore(where string) (url string, remove func(), err error) {
-	if isPostgres(where) {
+	scheme, _, _ := strings.Cut(where, ":")
+	switch scheme {
+	case "postgres":
 		return newSchema(where)
+	case "redis":
+		return redistest.With(where, "prefix", pgtest.Name()), func() {}, nil
+	case "nats":
+		return natstest.With(where, "stream", pgtest.Name()), func() {}, nil
+	case "s3":
+		return strings.Replace(where, s3test.Bucket, s3test.Bucket+"/"+pgtest.Name(), 1), func() {}, nil
 	}
 	dir, err := os.MkdirTemp(where, "store-")
 	return "sqlite:" + dir + sqliteFile, func() { os.RemoveAll(dir) }, err

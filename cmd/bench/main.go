@@ -1,5 +1,5 @@
 // Command bench measures stores, kernel and agents together with the raw limits of
-// the disk, in one run, and prints rates and ratios. Rates depend on the machine; the
+// the disk and of the engines, in one run, and prints rates and ratios. Rates depend on the machine; the
 // ratios can be compared.
 package main
 
@@ -64,7 +64,9 @@ func main() {
 	case *streamer != "":
 		err = tokenServer(*streamer, flag.Arg(0), flag.Arg(1))
 	default:
+		start := time.Now()
 		err = run(context.Background(), *parent, chosen)
+		fmt.Printf("\nThis took %s.\n", time.Since(start).Round(time.Second))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -79,7 +81,7 @@ func run(ctx context.Context, parent string, chosen map[string]*bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := true
+	all := *engineNames == ""
 	for _, on := range chosen {
 		all = all && !*on
 	}
@@ -94,6 +96,9 @@ func run(ctx context.Context, parent string, chosen map[string]*bool) error {
 				return err
 			}
 		}
+	}
+	if all || *engineNames != "" {
+		return engines(ctx, dir)
 	}
 	return nil
 }

@@ -213,49 +213,23 @@ func pgAppends(ctx context.Context, url string) error {
 	return nil
 }
 
-// countStatements counts the transactions and the syncs of a step: the difference of
-// two runs of different lengths. Every statement of pgstore is a transaction.
-func countStatements(ctx context.Context, base string) error {
-	const least, most = 100, 1100
-	var counts, syncs [2]float64
-	for i, n := range []int{least, most} {
-		url, remove, err := newSchema(base)
-		if err != nil {
-			return err
-		}
-		before, syncsBefore, err := counters(ctx, base)
-		if err != nil {
-			return err
-		}
-		s, err := store.Open(ctx, url)
-		if err != nil {
-			return err
-		}
-		rt, stop, err := working(ctx, s)
-		if err != nil {
-			return err
-		}
-		_, err = flows(ctx, rt, 1, n, "counted")
-		stop()
-		if err = errors.Join(err, s.Close()); err != nil {
-			return err
-		}
-		after, syncsAfter, err := counters(ctx, base)
-		if err != nil {
-			return err
-		}
-		counts[i], syncs[i] = after-before, syncsAfter-syncsBefore
-		remove()
+// countStatements counts the transactions and the syncs of a step. Every statement of
+// pgstore is a transaction.
+func countStatements(ctx context.Context, url string) error {
+	counts, err := perStep(ctx, url, 100, 1100, func() ([]float64, error) { return counters(ctx, url) })
+	if err != nil {
+		return err
 	}
-	atMost("statements a step, each with its commit, all reads and polls included", (counts[1]-counts[0])/(most-least), 1.1)
-	atMost("syncs of the server's WAL a step", (syncs[1]-syncs[0])/(most-least), 1.1)
+	atMost("statements a step, each with its commit, all reads and polls included", counts[0], 1.1)
+	atMost("syncs of the server's WAL a step", counts[1], 1.1)
 	return nil
 }
 
 // counters returns the transactions and syncs of the server when no store is open:
 // its processes tell what they did when they end.
-func counters(ctx context.Context, url string) (commits, syncs float64, err error) {
-	err = onServer(ctx, url, func(c *pgx.Conn) error {
+func counters(ctx context.Context, url string) ([]float64, error) {
+	var commits, syncs float64
+	err := onServer(ctx, url, func(c *pgx.Conn) error {
 		if err := eventually(func() (bool, error) {
 			var open int
 			err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'perdure'").Scan(&open)
@@ -265,7 +239,7 @@ func counters(ctx context.Context, url string) (commits, syncs float64, err erro
 		}
 		return c.QueryRow(ctx, "SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()), (SELECT wal_sync FROM pg_stat_wal)").Scan(&commits, &syncs)
 	})
-	return commits, syncs, err
+	return []float64{commits, syncs}, err
 }
 
 func pgTurns(ctx context.Context, url string) error {
