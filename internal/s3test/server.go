@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -111,11 +110,14 @@ func (s *Server) Stop() {
 
 // build returns the path of the program. The go command keeps it in its cache.
 var build = sync.OnceValues(func() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
+	module, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", err
+	}
 	cmd := exec.CommandContext(ctx, "go", "tool", "-n", "versitygw")
-	cmd.Dir = filepath.Join(filepath.Dir(file), "..", "tools", "versitygw")
+	cmd.Dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "internal", "tools", "versitygw")
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	out, err := cmd.Output()
 	if e, ok := err.(*exec.ExitError); ok {
