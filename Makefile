@@ -24,7 +24,7 @@ check: ## for the daily loop: vet, and the tests that start no programs, without
 	$(GO) test -short -vet=off -skip 'Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath
+WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations

@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
@@ -158,6 +159,7 @@ func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
 	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("s3", kit.At(s3test.Empty))
 }
 
 func sweep(t *testing.T, c perduretest.Crash) {

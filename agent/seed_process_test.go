@@ -18,11 +18,13 @@ import (
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
+	_ "github.com/perdure/perdure/store/s3store"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
@@ -56,6 +58,10 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		dir := t.TempDir()
 		seedThreeProcesses(t, dir, redistest.Prefix(redistest.URL(t), dir))
+	})
+	t.Run("s3", func(t *testing.T) {
+		dir := t.TempDir()
+		seedThreeProcesses(t, dir, s3test.URL(t, dir))
 	})
 	t.Run("nats", func(t *testing.T) {
 		dir := t.TempDir()

@@ -12,10 +12,12 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/internal/sweeps"
 	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
+	_ "github.com/perdure/perdure/store/s3store"
 )
 
 // progressLog is a resumable dep that is as it should be.
@@ -171,6 +173,7 @@ func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
 	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("s3", kit.At(s3test.Empty))
 }
 
 func TestCrashEverywhereEveryVerb(t *testing.T) {
@@ -187,7 +190,7 @@ func TestCrashEverywhereEveryVerb(t *testing.T) {
 }
 
 // TestCrashEverywhereCancel cuts a run that is cancelled, with its cleanups. It is
-// the one that goes on to PostgreSQL in the short form.
+// the one that goes on to servers in the short form, and to S3 in the usual one.
 func TestCrashEverywhereCancel(t *testing.T) {
 	var fx Effects
 	c := Crash{
@@ -209,7 +212,13 @@ func TestCrashEverywhereCancel(t *testing.T) {
 				CrashEverywhere(t, c)
 			})
 		}
+		return
 	}
+	t.Run("s3", func(t *testing.T) {
+		c := c
+		c.Store = kit.At(s3test.Empty)(t)
+		CrashEverywhere(t, c)
+	})
 }
 
 // TestCrashEverywhereThreads cuts several runs on two threads at once.

@@ -15,12 +15,14 @@ import (
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
+	_ "github.com/perdure/perdure/store/s3store"
 )
 
 func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
@@ -36,6 +38,7 @@ func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
 	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("s3", kit.At(s3test.Empty))
 }
 
 func TestMemoryKeepsVersions(t *testing.T) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/store"
 )
 
@@ -37,6 +39,14 @@ func At(url func(testing.TB) string) func(*testing.T) func() store.Store {
 	}
 }
 
+// Costly adds a store to those of all sweeps, if tests may take hours: each of its calls
+// costs much.
+func Costly(name string, create func(*testing.T) func() store.Store) {
+	if os.Getenv("PERDURE_TORTURE") != "" {
+		sweeps.Stores[name] = create
+	}
+}
+
 // Outside returns a function that makes empty stores within another one, for use
 // in the bubbles of [synctest], where nobody may wait for a network: the calls are
 // made by goroutines outside of all bubbles. As the bubble does not count on what
@@ -45,12 +55,8 @@ func At(url func(testing.TB) string) func(*testing.T) func() store.Store {
 //
 // The other store is closed when the test ends.
 func Outside(t *testing.T, s store.Store) func() store.Store {
-	batcher := store.BatcherOf(s)
-	if batcher == nil {
-		t.Fatal("the store has no batches")
-	}
 	const lanes = 8
-	o := &outside{Store: s, batcher: batcher, free: make(chan lane, lanes)}
+	o := &outside{Store: s, batcher: store.BatcherOf(s), free: make(chan lane, lanes)}
 	for range lanes {
 		l := lane{make(chan func()), make(chan struct{})}
 		o.free <- l
@@ -68,14 +74,18 @@ func Outside(t *testing.T, s store.Store) func() store.Store {
 		NoErr(t, s.Close())
 	})
 	return func() store.Store {
-		return &insider{Hub: store.NewHub(), o: o, prefix: fmt.Sprintf("%d/", o.made.Add(1))}
+		in := insider{Hub: store.NewHub(), o: o, prefix: fmt.Sprintf("%d/", o.made.Add(1))}
+		if o.batcher == nil {
+			return in
+		}
+		return batchInsider{in}
 	}
 }
 
 // outside makes calls of a store.
 type outside struct {
 	store.Store
-	batcher store.Batcher
+	batcher store.Batcher // nil if it has no batches
 	free    chan lane
 	made    atomic.Int64 // stores within this one
 }
@@ -106,24 +116,27 @@ type insider struct {
 	prefix string
 }
 
+// batchInsider is an insider of a store with batches.
+type batchInsider struct{ insider }
+
 var (
-	_ store.Batcher  = (*insider)(nil)
-	_ store.Unsynced = (*insider)(nil)
-	_ store.Durable  = (*insider)(nil)
-	_ store.Caster   = (*insider)(nil)
-	_ store.Watcher  = (*insider)(nil)
+	_ store.Batcher  = batchInsider{}
+	_ store.Unsynced = insider{}
+	_ store.Durable  = insider{}
+	_ store.Caster   = insider{}
+	_ store.Watcher  = insider{}
 )
 
-func (s *insider) Durability() store.Durability { return store.DurabilityOf(s.o.Store) }
+func (s insider) Durability() store.Durability { return store.DurabilityOf(s.o.Store) }
 
 // Close stops what waits in the bubble.
-func (s *insider) Close() error {
+func (s insider) Close() error {
 	s.Stop()
 	return nil
 }
 
 // write makes a call and wakes those who wait for it.
-func (s *insider) write(ctx context.Context, f func(ctx context.Context) error, names ...string) error {
+func (s insider) write(ctx context.Context, f func(ctx context.Context) error, names ...string) error {
 	err := s.o.call(ctx, f)
 	for _, name := range names {
 		s.Wake(name)
@@ -131,7 +144,7 @@ func (s *insider) write(ctx context.Context, f func(ctx context.Context) error, 
 	return err
 }
 
-func (s *insider) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (last uint64, err error) {
+func (s insider) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (last uint64, err error) {
 	err = s.write(ctx, func(ctx context.Context) (err error) {
 		last, err = s.o.Append(ctx, s.prefix+journal, after, entries...)
 		return err
@@ -139,7 +152,7 @@ func (s *insider) Append(ctx context.Context, journal string, after uint64, entr
 	return last, err
 }
 
-func (s *insider) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
+func (s batchInsider) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
 	names := []string{b.Journal}
 	cells := make([]store.Write, len(b.Cells))
 	for i, c := range b.Cells {
@@ -161,11 +174,11 @@ func (s *insider) AppendBatch(ctx context.Context, b store.Batch) (last uint64, 
 	return last, err
 }
 
-func (s *insider) Drop(ctx context.Context, journal string) error {
+func (s insider) Drop(ctx context.Context, journal string) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.o.Drop(ctx, s.prefix+journal) }, journal)
 }
 
-func (s *insider) Put(ctx context.Context, key string, value []byte, prev store.Version) (v store.Version, err error) {
+func (s insider) Put(ctx context.Context, key string, value []byte, prev store.Version) (v store.Version, err error) {
 	err = s.write(ctx, func(ctx context.Context) (err error) {
 		v, err = s.o.Put(ctx, s.prefix+key, value, prev)
 		return err
@@ -173,7 +186,7 @@ func (s *insider) Put(ctx context.Context, key string, value []byte, prev store.
 	return v, err
 }
 
-func (s *insider) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (v store.Version, err error) {
+func (s insider) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (v store.Version, err error) {
 	err = s.write(ctx, func(ctx context.Context) (err error) {
 		v, err = store.PutUnsynced(ctx, s.o.Store, s.prefix+key, value, prev)
 		return err
@@ -181,11 +194,11 @@ func (s *insider) PutUnsynced(ctx context.Context, key string, value []byte, pre
 	return v, err
 }
 
-func (s *insider) Delete(ctx context.Context, key string, prev store.Version) error {
+func (s insider) Delete(ctx context.Context, key string, prev store.Version) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.o.Delete(ctx, s.prefix+key, prev) }, key)
 }
 
-func (s *insider) Get(ctx context.Context, key string) (c store.Cell, err error) {
+func (s insider) Get(ctx context.Context, key string) (c store.Cell, err error) {
 	err = s.o.call(ctx, func(ctx context.Context) (err error) {
 		c, err = s.o.Get(ctx, s.prefix+key)
 		return err
@@ -194,13 +207,13 @@ func (s *insider) Get(ctx context.Context, key string) (c store.Cell, err error)
 	return c, err
 }
 
-func (s *insider) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+func (s insider) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return gather(ctx, s.o, func(ctx context.Context) iter.Seq2[store.Entry, error] {
 		return s.o.Read(ctx, s.prefix+journal, after)
 	})
 }
 
-func (s *insider) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+func (s insider) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	if after != "" {
 		after = s.prefix + after
 	}
@@ -216,7 +229,7 @@ func (s *insider) List(ctx context.Context, prefix, after string) iter.Seq2[stor
 	})
 }
 
-func (s *insider) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
+func (s insider) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
 	return gather(ctx, s.o, func(ctx context.Context) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {
 			for name, err := range s.o.Journals(ctx, s.prefix+after) {

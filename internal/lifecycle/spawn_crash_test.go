@@ -12,17 +12,20 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
+	_ "github.com/perdure/perdure/store/s3store"
 )
 
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
 	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("s3", kit.At(s3test.Empty))
 }
 
 // TestCrashEverywhereInAFamily cuts a parent and its children at every write:

@@ -21,12 +21,14 @@ import (
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/natsstore"
 	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/redisstore"
+	_ "github.com/perdure/perdure/store/s3store"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
@@ -35,7 +37,7 @@ import (
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
 	kills := kit.Sized(20, 300, 1000)
-	for _, scheme := range []string{"sqlite", "file", "postgres", "redis", "nats"} {
+	for _, scheme := range []string{"sqlite", "file", "postgres", "redis", "nats", "s3"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {
 				var order killOrder
@@ -54,6 +56,8 @@ func TestKill(t *testing.T) {
 				k.url = redistest.Prefix(redistest.URL(t), dir)
 			case "nats":
 				k.url = natstest.Stream(natstest.URL(t), dir)
+			case "s3":
+				k.url = s3test.URL(t, dir)
 			}
 			k.rng = rand.New(rand.NewPCG(k.seed, 0))
 			defer func() { t.Log(k) }()

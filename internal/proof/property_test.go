@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/natstest"
+	"github.com/perdure/perdure/internal/s3test"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -50,6 +51,7 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(50, 100, 1000)) })
 	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(50, 100, 1000)) })
 	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(50, 100, 1000)) })
+	t.Run("s3", func(t *testing.T) { randomFlows(t, kit.At(s3test.Empty)(t), kit.Sized(25, 100, 1000)) })
 }
 
 func inMemory() store.Store { return memstore.New() }
@@ -98,6 +100,7 @@ func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(24, 3, 1)) })
 	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(24, 3, 1)) })
 	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(24, 3, 1)) })
+	t.Run("s3", func(t *testing.T) { fixedFlows(t, kit.At(s3test.Empty)(t), kit.Sized(48, 3, 1)) })
 }
 
 // fixedFlows plays flows on stores that create makes, with every n-th crash.

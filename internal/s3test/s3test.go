@@ -5,6 +5,8 @@ package s3test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -39,11 +41,20 @@ func URL(tb testing.TB, dir string) string {
 	shared.Lock()
 	defer shared.Unlock()
 	if os.Getenv(Env) == "" {
-		os.Setenv(Env, httptest.NewServer(NewFake()).URL)
+		server := httptest.NewUnstartedServer(NewFake())
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the fake writes the status of some errors twice
+		server.Start()
+		os.Setenv(Env, server.URL)
 	}
 	os.Setenv("AWS_ACCESS_KEY_ID", AccessKey)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", SecretKey)
 	return StoreURL(os.Getenv(Env), dir)
+}
+
+// Empty returns the URL of an empty store in that fake.
+func Empty(tb testing.TB) string {
+	tb.Helper()
+	return URL(tb, tb.TempDir())
 }
 
 // StoreURL returns the URL of the store that belongs to a folder, at an endpoint.
