@@ -1,5 +1,6 @@
-// Package redisstore keeps a store on a Redis server, version 7 or later, or on a
-// compatible one such as Valkey. It imports package store and go-redis.
+// Package redisstore keeps a store on a Redis server, version 7 or later. It imports
+// package store and go-redis. Valkey is compatible by its documentation; no test runs on
+// it.
 //
 //	s, err := redisstore.Open(ctx, "redis://:password@redis.example:6379/0", redisstore.Options{})
 //
@@ -12,6 +13,11 @@
 // ?existing=true, Open creates nothing. With &addr=host:port, once for each, the URL
 // names more servers to look for the store on: replicas that may take over, or nodes
 // of a cluster. A handle has up to 8 connections, and one more to listen with.
+//
+// With rediss: the connections are encrypted, and the server's certificate is checked.
+// &ca=FILE names the authority to trust, if it is not one of this machine's, and
+// &cert=FILE&key=FILE the client's own certificate, which a server demands unless it is
+// set to tls-auth-clients no. All of them are PEM.
 //
 // go-redis logs to standard error what calls return anyway, so importing this package
 // turns its log off for the whole program. redis.SetLogger turns it on again.
@@ -41,9 +47,12 @@
 // refused with ErrEvicts, since it would drop journals. A replica is refused too.
 //
 // None of this is about losing the server. Replication is asynchronous: a replica that
-// takes over may lack the last acknowledged writes, which the command WAIT does not
-// prevent either; min-replicas-to-write only bounds how many. Runs then continue from
-// an earlier step. If that is not acceptable, use pgstore with synchronous replicas.
+// takes over, by hand, by Sentinel or in a cluster, may lack the last acknowledged writes,
+// which the command WAIT does not prevent either; min-replicas-to-write only bounds how
+// many. Nothing tells a handle of it: journals end earlier than they did, and runs
+// continue from an earlier step, so that steps happen again. If that is not acceptable,
+// use pgstore with synchronous replicas. The driver does not speak Sentinel's protocol:
+// name all servers with &addr=, and it finds the one that accepts writes.
 // A server that comes back without the store, or with another one of the same prefix,
 // is ErrCorrupt.
 //
@@ -96,8 +105,10 @@
 // # Rights
 //
 // A user with an ACL needs the keys and the channel of the prefix, and the commands
-// INFO, GET, MGET, EXISTS, SET, SETNX, EVAL, EVALSHA, ZRANGE, PING, those in the
-// scripts (LLEN, LRANGE, RPUSH, GETRANGE, DEL, UNLINK, ZADD, ZREM, ZSCORE, SADD,
-// SISMEMBER), SPUBLISH and SSUBSCRIBE, CONFIG GET to tell the durability, and
-// BGREWRITEAOF to erase.
+// CLIENT SETNAME, INFO, GET, MGET, EXISTS, SET, SETNX, EVAL, EVALSHA, ZRANGE, PING, those
+// in the scripts (LLEN, LRANGE, RPUSH, GETRANGE, DEL, UNLINK, ZADD, ZREM, ZSCORE, SADD,
+// SISMEMBER), SPUBLISH and SSUBSCRIBE, CONFIG GET to tell the durability, BGREWRITEAOF
+// to erase, and SELECT for a database other than 0:
+//
+//	ACL SETUSER app on >password ~{perdure}* &{perdure}* +client|setname +info +get …
 package redisstore

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -59,6 +58,7 @@ var replies = []struct {
 	{"NOAUTH", ErrPassword, "; give a user and a password in the URL"},
 	{"WRONGPASS", ErrPassword, "; give the right ones in the URL"},
 	{"NOPERM", ErrPassword, " to do all that a store needs; look at its ACL"},
+	{"ERR The user executing the script", ErrPassword, " to do all that a store needs; look at its ACL"},
 	{"ERR AUTH", ErrPassword, "; it has no password, or another one"},
 	{"ERR DB index", ErrNoDatabase, "; name another in the path of the URL, or raise databases"},
 	{"ERR SELECT", ErrNoDatabase, "; a cluster has only database 0"},
@@ -82,7 +82,6 @@ func (s *Store) failed(doing string, err error) error {
 	var own refusal
 	var reply redis.Error
 	var dial *net.OpError
-	var untrusted *tls.CertificateVerificationError
 	switch {
 	case err == nil:
 		return nil
@@ -94,8 +93,10 @@ func (s *Store) failed(doing string, err error) error {
 		return own.err
 	case errors.As(err, &reply):
 		return s.refused(doing, reply)
-	case errors.As(err, &untrusted):
-		return fmt.Errorf("%w: redisstore: the server's certificate is not trusted; name the server as the certificate does, and trust its authority: %w", store.ErrUnavailable, err)
+	case s.link != nil && s.link.options.TLSConfig != nil && !s.opened.Load() && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: redisstore: the server does not answer; this may be its port without TLS, so use the other one, or redis: instead of rediss: in the URL: %w", store.ErrUnavailable, err)
+	case insecure(err) != "":
+		return fmt.Errorf("%w: redisstore: %s: %w", store.ErrUnavailable, insecure(err), err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("%w: redisstore: cannot connect to the server: %w", store.ErrUnavailable, err)
 	}

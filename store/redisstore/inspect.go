@@ -98,7 +98,11 @@ const currentFormat = 1
 // settle finds the store, or creates it.
 func (s *Store) settle(ctx context.Context, existing bool) error {
 	var others int64
+	var forbidden string
 	err := s.link.do(ctx, func(ctx context.Context, c *redis.Client) (err error) {
+		if forbidden, err = rightsScript.Run(ctx, c, []string{s.keys.format}).Text(); err != nil || forbidden != "" {
+			return err
+		}
 		s.format, err = c.Get(ctx, s.keys.format).Result()
 		if !errors.Is(err, redis.Nil) {
 			return err
@@ -114,6 +118,9 @@ func (s *Store) settle(ctx context.Context, existing bool) error {
 	})
 	if err != nil {
 		return s.failed("open a store on", err)
+	}
+	if forbidden != "" {
+		return fmt.Errorf("%w to run %s; look at its ACL", ErrPassword, strings.ToUpper(forbidden))
 	}
 	number, id, _ := strings.Cut(s.format, " ")
 	switch n, err := strconv.Atoi(number); {

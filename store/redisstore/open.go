@@ -134,14 +134,17 @@ func parse(text string, o Options) (*redis.Options, []string, Options, error) {
 	if !prefixName.MatchString(o.Prefix) {
 		return nil, nil, o, fmt.Errorf("%w: redisstore: %q cannot be a prefix; use up to 48 letters, digits and the characters _ . : -", store.ErrInvalid, o.Prefix)
 	}
-	others := q["addr"]
-	for _, param := range []string{"prefix", "existing", "addr", "max_retries", "min_retry_backoff", "max_retry_backoff"} {
+	others, files := q["addr"], u.Query()
+	for _, param := range []string{"prefix", "existing", "addr", "ca", "cert", "key", "max_retries", "min_retry_backoff", "max_retry_backoff"} {
 		q.Del(param)
 	}
 	u.RawQuery = q.Encode()
 	config, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, nil, o, unreadable(": " + strings.TrimPrefix(err.Error(), "redis: "))
+	}
+	if err := secure(config.TLSConfig, files); err != nil {
+		return nil, nil, o, err
 	}
 	// A write that is sent twice would conflict with itself.
 	config.MaxRetries = -1

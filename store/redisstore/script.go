@@ -125,3 +125,16 @@ var lostScript = redis.NewScript(`#!lua flags=no-writes
 if redis.call('EXISTS', KEYS[2]) == 0 and redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 'lost' end
 return 'made'
 `)
+
+// rightsScript returns a command of the other scripts that the user may not run, or "". A
+// server checks the commands of a script one by one, so that a script without all rights
+// would write some keys and not others. KEYS: any key of the store.
+var rightsScript = redis.NewScript(`#!lua flags=no-writes
+for _, c in ipairs({
+	{'get'}, {'exists'}, {'set', 'x'}, {'del'}, {'unlink'}, {'getrange', '0', '0'}, {'llen'}, {'lrange', '0', '0'}, {'rpush', 'x'},
+	{'zadd', '0', 'x'}, {'zrem', 'x'}, {'zscore', 'x'}, {'sadd', 'x'}, {'sismember', 'x'},
+}) do
+	if not redis.acl_check_cmd(c[1], KEYS[1], unpack(c, 2)) then return c[1] end
+end
+return ''
+`)
