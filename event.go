@@ -129,7 +129,8 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 // Events yields the events of a thread in order, each once: the existing ones, and
 // then new ones as any process appends them, until the context ends. After an
 // error it yields nothing more; it is ErrErased if the thread is erased in the
-// meantime.
+// meantime. A thread that has moved to another store has the event moved as its last,
+// for every Run, and then a [MovedError]; with Replay there is no error.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -158,6 +159,10 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			if !f.more(ctx, o, yield) {
 				return
 			}
+			if f.moved != "" {
+				yield(Event{}, &fault.MovedError{Thread: thread, To: f.moved})
+				return
+			}
 		}
 		if ctx.Err() == nil {
 			yield(Event{}, store.ErrClosed)
@@ -173,6 +178,7 @@ type follower struct {
 	tag    string // see Tag
 	seq    uint64
 	head   journal.Hash
+	moved  string            // where the thread continues, "" if it has not moved
 	runs   map[uint64]string // ids by number
 }
 
@@ -222,7 +228,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 			yield(Event{}, fmt.Errorf("perdure: events of thread %s after %d: %w", f.thread, f.seq, err))
 			return false
 		}
-		if line.Seq <= o.After || o.Run != "" && ev.Run != o.Run {
+		if line.Seq <= o.After || o.Run != "" && ev.Run != o.Run && (o.Replay || f.moved == "") {
 			continue
 		}
 		if !yield(ev, nil) {
@@ -248,12 +254,16 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 	if e.Kind == journal.Erased {
 		return Event{}, &fault.ErasedError{Thread: f.thread}
 	}
-	if e.Kind == journal.Queued {
+	if e.Kind == journal.Queued || e.Kind == journal.Moved {
 		b, err := e.Read()
 		if err != nil {
 			return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
-		f.runs[e.Seq] = b.ID
+		if e.Kind == journal.Moved {
+			f.moved = b.Name
+		} else {
+			f.runs[e.Seq] = b.ID
+		}
 	}
 	if !wanted {
 		return Event{}, nil

@@ -20,6 +20,8 @@ import (
 //
 // Waiting executes nothing: if no process works on the run's flow, Wait returns
 // only when the context ends. A failed run is not an error of Wait: see [Output].
+// A run that has not ended, on a thread that has moved to another store, is a
+// [MovedError].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 	f := &family{rt: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
 	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {
@@ -68,7 +70,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			run = found.ID
 			done, again := enough(found)
-			if done {
+			if done && (o.Thread.Moved == "" || found.Status.Final()) {
 				return r.runInfo(ctx, o, found)
 			}
 			if o.Thread.Foreign != "" {

@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"errors"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
@@ -58,8 +59,8 @@ func followRun(ctx context.Context, c *server.Call, turn *excerpt, yield func(pe
 		stands <- err
 	}()
 	for e, err := range c.Runtime.Events(live, run.Thread, perdure.EventOptions{After: last, Run: run.ID}) {
-		if err != nil && live.Err() != nil && ctx.Err() == nil {
-			break // the run stands
+		if err != nil && live.Err() != nil && ctx.Err() == nil || errors.Is(err, perdure.ErrMoved) {
+			break // the run stands, or its thread has moved, unless it ended before
 		}
 		if more, err := show(e, err); !more || err != nil {
 			stop()

@@ -181,6 +181,10 @@ func (t *Tail) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 		t.cancel()
 	}
 	for ev, err := range rt.Events(ctx, t.key.Thread, perdure.EventOptions{After: t.last, Life: t.key.Life}) {
+		if errors.Is(err, perdure.ErrMoved) {
+			<-ctx.Done() // readers know it by the event
+			break
+		}
 		if err != nil {
 			end(err)
 			return
