@@ -19,7 +19,8 @@ var (
 	// before, the error also matches store.ErrUnavailable.
 	ErrPassword = errors.New("pgstore: the server does not let this user in")
 
-	// ErrNoDatabase: the server has no such database.
+	// ErrNoDatabase: the server has no such database. If it had before, the error
+	// also matches store.ErrUnavailable.
 	ErrNoDatabase = errors.New("pgstore: no such database")
 
 	// ErrReplica: the server accepts no writes. If it did before, the error also
@@ -72,7 +73,7 @@ func (s *Store) failed(doing string, err error) error {
 	case "28P01", "28000":
 		return s.changed(fmt.Errorf("%w; give the right ones in the URL, PGUSER and PGPASSWORD, or look at pg_hba.conf: %w", ErrPassword, err))
 	case "3D000":
-		return fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err)
+		return s.changed(fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err))
 	case "25006":
 		return s.changed(fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
 	case "53300":
@@ -89,8 +90,9 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
 }
 
-// changed returns the error of a server that accepts no writes, or not this user. If
-// it did when the store was opened, it or another one may be about to again.
+// changed returns the error of a server that accepts no writes, or not this user, or
+// has not the database. If it was otherwise when the store was opened, it or another
+// server may be about to be so again.
 func (s *Store) changed(err error) error {
 	if s.pool == nil {
 		return err

@@ -277,6 +277,42 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestDatabaseIsDropped drops the database of an open handle, as for a restore. Calls
+// say so at once, as Open does, and it is an outage, which may end.
+func TestDatabaseIsDropped(t *testing.T) {
+	base, name := pgtest.URL(t), pgtest.Name()
+	admin(t, base, "CREATE DATABASE "+name)
+	t.Cleanup(func() { admin(t, base, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	url := strings.Replace(base, "/postgres?", "/"+name+"?", 1)
+	s := openSchema(t, url)
+	admin(t, base, "DROP DATABASE "+name+" WITH (FORCE)")
+	for what, call := range map[string]func() error{
+		"Get": func() error {
+			_, err := s.Get(t.Context(), "none")
+			return err
+		},
+		"Append": func() error {
+			_, err := s.Append(t.Context(), "j", 0, []byte("entry"))
+			return err
+		},
+		"Begin": func() error {
+			_, err := s.Begin(t.Context(), nil)
+			return err
+		},
+	} {
+		err := call()
+		for n := 0; n < 100 && errors.Is(err, store.ErrUnavailable) && !errors.Is(err, pgstore.ErrNoDatabase); n++ { // on connections that are lost
+			err = call()
+		}
+		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, pgstore.ErrNoDatabase) {
+			t.Errorf("%s = %v, want ErrNoDatabase that is ErrUnavailable", what, err)
+		}
+	}
+	if _, err := pgstore.Open(t.Context(), url, pgstore.Options{}); !errors.Is(err, pgstore.ErrNoDatabase) || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Open = %v, want ErrNoDatabase that is not ErrUnavailable", err)
+	}
+}
+
 // TestUserIsLockedOut takes the right to log in from the user of an open handle, as
 // with a new password: that is an outage, which ends when the user may again.
 func TestUserIsLockedOut(t *testing.T) {

@@ -48,6 +48,9 @@ var (
 	_ pgx.ConnectTracer = (*attempt)(nil)
 	_ pgx.QueryTracer   = (*attempt)(nil)
 	_ pgx.BatchTracer   = (*attempt)(nil)
+
+	_ pgx.CopyFromTracer = (*attempt)(nil)
+	_ pgx.PrepareTracer  = (*attempt)(nil)
 )
 
 type calledKey struct{}
@@ -178,6 +181,26 @@ func (a *attempt) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 
 // TraceBatchEnd implements pgx.BatchTracer.
 func (a *attempt) TraceBatchEnd(_ context.Context, c *pgx.Conn, d pgx.TraceBatchEndData) {
+	a.ended(c, d.Err)
+}
+
+// TraceCopyFromStart implements pgx.CopyFromTracer.
+func (a *attempt) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
+	return ctx
+}
+
+// TraceCopyFromEnd implements pgx.CopyFromTracer.
+func (a *attempt) TraceCopyFromEnd(_ context.Context, c *pgx.Conn, d pgx.TraceCopyFromEndData) {
+	a.ended(c, d.Err)
+}
+
+// TracePrepareStart implements pgx.PrepareTracer.
+func (a *attempt) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
+	return ctx
+}
+
+// TracePrepareEnd implements pgx.PrepareTracer.
+func (a *attempt) TracePrepareEnd(_ context.Context, c *pgx.Conn, d pgx.TracePrepareEndData) {
 	a.ended(c, d.Err)
 }
 

@@ -52,6 +52,18 @@ func TestLostInTheMiddle(t *testing.T) {
 			}
 			return nil
 		},
+		"copy": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.CopyFrom(ctx, pgx.Identifier{"none"}, []string{"step"}, pgx.CopyFromRows([][]any{{"row"}})); err != nil {
+				return errors.New("the copy failed")
+			}
+			return nil
+		},
+		"prepared": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Prepare(ctx, "mine", "SELECT 1"); err != nil {
+				return errors.New("the statement could not be prepared")
+			}
+			return nil
+		},
 		"batch": func(ctx context.Context, tx pgx.Tx) error {
 			b := new(pgx.Batch)
 			b.Queue("SELECT 1")
