@@ -111,7 +111,7 @@ func TestOpenTransactions(t *testing.T) {
 			_, err = migrate.Run(t.Context(), from, to, opts)
 			kit.WantErr(t, "without patience", err, store.ErrBusy)
 			if !strings.Contains(fmt.Sprint(err), strings.Join(want, ", ")) {
-				t.Errorf("it does not name %q: %v", want, err)
+				t.Fatalf("it does not name %q: %v", want, err)
 			}
 			opts.Patience = time.Hour
 			cut, cutOff := context.WithCancel(t.Context())

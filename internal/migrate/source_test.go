@@ -26,8 +26,8 @@ import (
 )
 
 // TestWorkersInTheSource migrates while workers execute runs and others are
-// started. Every run that was started ends in the target, and no step is
-// recorded twice.
+// started. Every run that was started ends in the target, no step is recorded twice,
+// and nothing is recorded in the source any more.
 func TestWorkersInTheSource(t *testing.T) {
 	steps := perdure.NewFlow("steps", func(ctx context.Context, _ string) (string, error) {
 		for i := range 20 {
@@ -75,6 +75,9 @@ func TestWorkersInTheSource(t *testing.T) {
 		k.Stop()
 		there := kit.New(t, to, perdure.Options{}, steps)
 		for _, id := range started {
+			if events := k.EventsOf(id); events[len(events)-1].Kind != "moved" {
+				t.Errorf("%s goes on in the source: its last event is %s", id, events[len(events)-1].Kind)
+			}
 			there.EndsAs(id, perdure.Succeeded)
 			paths := map[string]int{}
 			for _, e := range there.EventsOf(id) {

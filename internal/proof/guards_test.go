@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/pgtest"
 )
 
 // A guard is a line or a few of the production code without which something
@@ -178,7 +180,7 @@ func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bo
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", limit.String())
 	cmd.Dir = filepath.Join(moduleRoot, pkg)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PERDURE_") }),
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PERDURE_") && !strings.HasPrefix(v, pgtest.Env) }),
 		"PERDURE_GUARD="+strings.Join(off, ","))
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -191,11 +193,22 @@ func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bo
 }
 
 func TestExplorationsFailWithoutAGuard(t *testing.T) {
+	wantFailures(t, map[string][]guard{"./internal/due": dueGuards, "./internal/proof": slices.Concat(kernelGuards, familyGuards, eraseGuards)},
+		func(string) string { return "^TestExplored" })
+}
+
+// wantFailures demands of the guards of each package that their tests fail without
+// them. With all guards the tests that whole names for a package pass.
+func wantFailures(t *testing.T, guards map[string][]guard, whole func(pkg string) string) {
+	t.Helper()
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the go tool, which builds the code without its guards, is not there")
 	}
-	guards := map[string][]guard{"./internal/due": dueGuards, "./internal/proof": slices.Concat(kernelGuards, familyGuards, eraseGuards)}
-	all := slices.Concat(guards["./internal/due"], guards["./internal/proof"])
+	pkgs := slices.Sorted(maps.Keys(guards))
+	var all []guard
+	for _, pkg := range pkgs {
+		all = append(all, guards[pkg]...)
+	}
 	backups := map[string]bool{}
 	for i, g := range all {
 		if j := slices.IndexFunc(all, func(other guard) bool { return other.name == g.name }); j != i {
@@ -212,12 +225,12 @@ func TestExplorationsFailWithoutAGuard(t *testing.T) {
 		mutated(t, all) // the table fits the code
 		return
 	}
-	m := build(t, all, "./internal/proof", "./internal/due")
+	m := build(t, all, pkgs...)
 	for pkg, list := range guards {
 		t.Run("all guards of "+pkg, func(t *testing.T) {
 			t.Parallel()
-			if out, ok := m.run(t, pkg, "^TestExplored"); !ok {
-				t.Errorf("with all guards the explorations fail, so they tell nothing:\n%s", out)
+			if out, ok := m.run(t, pkg, whole(pkg)); !ok {
+				t.Errorf("with all guards the tests fail, so they tell nothing:\n%s", out)
 			}
 		})
 		for _, g := range list {
