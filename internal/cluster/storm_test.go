@@ -28,7 +28,7 @@ type size struct{ orders, readers, faults, open int }
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	x := &storm{place: newPlace(t), size: []size{
-		{orders: 60, readers: 10, faults: 12, open: 40},
+		{orders: 200, readers: 10, faults: 12, open: 40},
 		{orders: 2000, readers: 100, faults: 120, open: 200},
 		{orders: 5000, readers: 200, faults: 1000, open: 200},
 	}[kit.Sized(0, 1, 2)], seed: rand.Uint64(), count: map[string]int{}}
