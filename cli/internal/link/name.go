@@ -21,6 +21,12 @@ func StoreName(text string) string {
 			kept.Set(param, value)
 		}
 	}
+	if endpoint := u.Query().Get("endpoint"); endpoint != "" { // buckets of two services may share a name
+		kept.Set("endpoint", StoreName(endpoint))
+	}
+	if number := u.Query().Get("db"); number != "" {
+		kept.Set("db", number)
+	}
 	u.User, u.RawQuery, u.Fragment = nil, kept.Encode(), ""
 	return u.String()
 }
