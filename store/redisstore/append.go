@@ -2,10 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"iter"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/perdure/perdure/store"
 )
@@ -95,30 +92,16 @@ const maxSeq = 1 << 52
 // readPage returns up to limit entries.
 func (s *Store) readPage(ctx context.Context, journal string, after uint64, limit int) ([]string, error) {
 	after = min(after, maxSeq)
-	var reply any
-	err := s.call(ctx, "read from", func(ctx context.Context, c *redis.Client) (err error) {
-		reply, err = readScript.Run(ctx, c, []string{s.keys.journals, s.keys.dropped, s.keys.journal + journal}, journal, after, after+uint64(limit)-1).Result()
-		return err
-	})
-	if err != nil {
+	r, err := s.run(ctx, "read from", readScript, []string{s.keys.journals, s.keys.dropped, s.keys.journal + journal}, journal, after, after+uint64(limit)-1)
+	switch {
+	case err != nil:
 		return nil, err
+	case r.is(wasDropped):
+		return nil, store.WasDropped(journal)
+	case r.is(wasLost):
+		return nil, s.lostJournal(journal)
 	}
-	switch reply := reply.(type) {
-	case []any:
-		page := make([]string, len(reply))
-		for i, data := range reply {
-			page[i], _ = data.(string)
-		}
-		return page, nil
-	case string:
-		switch reply {
-		case wasDropped:
-			return nil, store.WasDropped(journal)
-		case wasLost:
-			return nil, s.lostJournal(journal)
-		}
-	}
-	return nil, fmt.Errorf("redisstore: the server answered a read with %v", reply)
+	return r.page(1), nil
 }
 
 // lostJournal returns the error of a journal that should have entries.
@@ -155,15 +138,8 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 
 // index returns up to limit members of a sorted set in bytewise order.
 func (s *Store) index(ctx context.Context, key, least, most string, limit int) ([]string, error) {
-	var page []string
-	err := s.call(ctx, "read from", func(ctx context.Context, c *redis.Client) (err error) {
-		page, err = c.ZRangeArgs(ctx, redis.ZRangeArgs{Key: key, Start: least, Stop: most, ByLex: true, Count: int64(limit)}).Result()
-		return err
-	})
-	if err != nil {
-		return nil, err // the call may go on
-	}
-	return page, nil
+	r, err := s.run(ctx, "read from", indexScript, []string{key}, least, most, limit)
+	return r.page(1), err
 }
 
 // Drop implements store.Store. The package comment says what is left of the
@@ -175,10 +151,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 	if err := store.CheckName("journal", journal); err != nil {
 		return err
 	}
-	err := s.call(ctx, "write to", func(ctx context.Context, c *redis.Client) error {
-		return dropScript.Run(ctx, c, []string{s.keys.journals, s.keys.dropped, s.keys.journal + journal}, journal).Err()
-	})
-	if err != nil {
+	if _, err := s.run(ctx, "write to", dropScript, []string{s.keys.journals, s.keys.dropped, s.keys.journal + journal}, journal); err != nil {
 		return err
 	}
 	s.Wake(journal)

@@ -44,21 +44,21 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 	if err := store.CheckName("cell", key); err != nil {
 		return store.Cell{}, err
 	}
-	var content string
-	found := true
-	err := s.call(ctx, "read from", func(ctx context.Context, c *redis.Client) (err error) {
-		if content, err = c.Get(ctx, s.keys.cell+key).Result(); errors.Is(err, redis.Nil) {
-			found, err = false, nil
-		}
-		return err
-	})
+	r, err := s.run(ctx, "read from", getScript, []string{s.keys.cells, s.keys.cell + key}, key)
 	switch {
 	case err != nil:
 		return store.Cell{}, err
-	case !found:
+	case r.is(isNone):
 		return store.Cell{}, store.NoCell(key)
+	case r.is(wasLost):
+		return store.Cell{}, s.lostCell(key)
 	}
-	return s.cell(key, content)
+	return s.cell(key, r.text(1))
+}
+
+// lostCell returns the error of a cell that should have content.
+func (s *Store) lostCell(key string) error {
+	return &store.CorruptError{Cell: key, Version: lostVersion, Where: "key " + s.keys.cell + key, Reason: "its content is missing"}
 }
 
 // cell decodes a cell.
@@ -148,15 +148,10 @@ func (s *Store) contents(ctx context.Context, cells []string) ([]any, error) {
 // missing returns the error of a cell that has a key but no content, nil if it has
 // been deleted, or written again, since.
 func (s *Store) missing(ctx context.Context, key string) error {
-	var reply string
-	err := s.call(ctx, "read from", func(ctx context.Context, c *redis.Client) (err error) {
-		reply, err = lostScript.Run(ctx, c, []string{s.keys.cells, s.keys.cell + key}, key).Text()
+	if _, err := s.Get(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
-	})
-	if err == nil && reply == wasLost {
-		return &store.CorruptError{Cell: key, Where: "key " + s.keys.cell + key, Reason: "its content is missing"}
 	}
-	return err
+	return nil
 }
 
 // behind returns the upper bound of keys that begin with prefix.

@@ -54,9 +54,14 @@
 // use pgstore with synchronous replicas. The driver does not speak Sentinel's protocol:
 // name all servers with &addr=, and it finds the one that accepts writes.
 // A server that comes back without the store, or with another one of the same prefix,
-// is ErrCorrupt.
+// is ErrCorrupt. So is one that loses it under way, as by FLUSHALL: each script first
+// compares the id of the store with the one that Open read.
 //
 // # Writing
+//
+// A server whose memory is full refuses writes with [store.ErrFull], but drops journals
+// and deletes cells. Runtime.Erase writes a few hundred bytes before it removes
+// anything, so raise maxmemory by a little first.
 //
 // An append with its cells is one script and one round trip. It is executed whole or
 // not at all, and is one record in the append-only file. Writes that arrive while
@@ -98,17 +103,24 @@
 //
 // # Damage
 //
-// A journal or cell whose key is missing or of another type is [store.ErrCorrupt]. Redis
+// A journal or cell whose key is missing or of another type is [store.ErrCorrupt]. If
+// someone deletes the lists of names themselves, that is not noticed: without
+// {perdure}:journals or {perdure}:keys nothing is listed, though it can still be read by
+// its name, and without {perdure}:dropped a dropped name can be written again. Redis
 // has checksums in snapshots only, and none that a client can see: bytes that change
 // on its disk or in its memory are found by Runtime.Verify, or by package seal.
 //
 // # Rights
 //
-// A user with an ACL needs the keys and the channel of the prefix, and the commands
-// CLIENT SETNAME, INFO, GET, MGET, EXISTS, SET, SETNX, EVAL, EVALSHA, ZRANGE, PING, those
-// in the scripts (LLEN, LRANGE, RPUSH, GETRANGE, DEL, UNLINK, ZADD, ZREM, ZSCORE, SADD,
-// SISMEMBER), SPUBLISH and SSUBSCRIBE, CONFIG GET to tell the durability, BGREWRITEAOF
-// to erase, and SELECT for a database other than 0:
+// A user with an ACL needs the keys and the channel of the prefix, and these commands:
 //
-//	ACL SETUSER app on >password ~{perdure}* &{perdure}* +client|setname +info +get …
+//	ACL SETUSER perdure on >PASSWORD ~{perdure}:* &{perdure}:*
+//	  +info +client|setname +eval +evalsha +get +mget +exists +setnx +set +getrange +del
+//	  +llen +lrange +rpush +unlink +zadd +zrem +zscore +zrange +sadd +sismember
+//	  +ping +spublish +ssubscribe +config|get +bgrewriteaof
+//
+// Those of the last line are optional: to notify other handles, to tell the durability,
+// and to erase. A database other than 0 needs +select. Open returns ErrPassword, and names
+// the command, if one is missing that is needed. A right that is taken away later fails
+// calls with ErrPassword before they write.
 package redisstore

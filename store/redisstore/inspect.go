@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,28 @@ func (s *Store) admit(ctx context.Context, c *redis.Conn) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	return refusal{&store.CorruptError{Where: "key " + s.keys.format, Reason: "the server has lost the store, or now has another one of the same prefix"}}
+	return refusal{s.gone()}
+}
+
+// gone returns the error of a server that no longer has the store.
+func (s *Store) gone() error {
+	return &store.CorruptError{Where: "key " + s.keys.format, Reason: "the server has lost the store, or now has another one of the same prefix"}
+}
+
+// checkRights returns an error if the user may not run a command that the store needs.
+func (s *Store) checkRights(ctx context.Context, c *redis.Client) error {
+	k := s.keys
+	denied, err := rightsScript.Run(ctx, c, []string{k.format, k.journals, k.dropped, k.cells, k.journal + "x", k.cell + "x"}).StringSlice()
+	if err == nil && len(denied) > 0 {
+		slices.Sort(denied)
+		err = refusal{mayNot(strings.Join(slices.Compact(denied), ", "))}
+	}
+	return err
+}
+
+// mayNot returns the error of a user without the right to run commands.
+func mayNot(commands string) error {
+	return fmt.Errorf("%w to run %s on the keys of the store; nothing was written; look at its ACL", ErrPassword, commands)
 }
 
 // durabilityOf returns what the server's settings make writes survive, and what to
@@ -98,9 +120,8 @@ const currentFormat = 1
 // settle finds the store, or creates it.
 func (s *Store) settle(ctx context.Context, existing bool) error {
 	var others int64
-	var forbidden string
 	err := s.link.do(ctx, func(ctx context.Context, c *redis.Client) (err error) {
-		if forbidden, err = rightsScript.Run(ctx, c, []string{s.keys.format}).Text(); err != nil || forbidden != "" {
+		if err := s.checkRights(ctx, c); err != nil {
 			return err
 		}
 		s.format, err = c.Get(ctx, s.keys.format).Result()
@@ -118,9 +139,6 @@ func (s *Store) settle(ctx context.Context, existing bool) error {
 	})
 	if err != nil {
 		return s.failed("open a store on", err)
-	}
-	if forbidden != "" {
-		return fmt.Errorf("%w to run %s; look at its ACL", ErrPassword, strings.ToUpper(forbidden))
 	}
 	number, id, _ := strings.Cut(s.format, " ")
 	switch n, err := strconv.Atoi(number); {

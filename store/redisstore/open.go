@@ -209,6 +209,27 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// run executes a script. Its first key and argument, by which it knows the store, are
+// added to names and args.
+func (s *Store) run(ctx context.Context, doing string, script *redis.Script, names []string, args ...any) (reply, error) {
+	var answer []any
+	err := s.call(ctx, doing, func(ctx context.Context, c *redis.Client) (err error) {
+		answer, err = script.Run(ctx, c, append([]string{s.keys.format}, names...), append([]any{s.format}, args...)...).Slice()
+		return err
+	})
+	if err != nil {
+		return nil, err // the call may go on
+	}
+	r := reply(answer)
+	if err := s.refusedBy(r); err != nil {
+		return nil, err
+	}
+	if !r.is(made) && !r.is(wasDropped) && !r.is(wasLost) && !r.is(isNone) {
+		return nil, fmt.Errorf("redisstore: the server answered a script with %v", answer)
+	}
+	return r, nil
+}
+
 // call makes a call of the server. It returns when ctx ends, even if the server has
 // not answered, so what f sets is valid only if err is nil.
 func (s *Store) call(ctx context.Context, doing string, f func(context.Context, *redis.Client) error) error {

@@ -189,7 +189,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestFullMemory fills the memory of a server: writes are refused whole, reads go on.
+// TestFullMemory fills the memory of a server: writes are refused whole, reads go on,
+// and what is no longer needed can be removed.
 func TestFullMemory(t *testing.T) {
 	server := redistest.Start(t, redistest.Always...)
 	s := openURL(t, server.URL)
@@ -197,8 +198,15 @@ func TestFullMemory(t *testing.T) {
 	if _, err := s.Append(ctx, "j", 0, []byte("before")); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Append(ctx, "k", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	old, err := s.Put(ctx, "old", []byte("x"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	admin(t, server.URL, "CONFIG SET maxmemory 1")
-	_, err := s.AppendBatch(ctx, store.Batch{Journal: "j", After: 1, Entries: [][]byte{[]byte("x")}, Cells: []store.Write{{Key: "c", Value: []byte("x")}}})
+	_, err = s.AppendBatch(ctx, store.Batch{Journal: "j", After: 1, Entries: [][]byte{[]byte("x")}, Cells: []store.Write{{Key: "c", Value: []byte("x")}}})
 	if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("a batch on a full server = %v, want ErrFull", err)
 	}
@@ -208,10 +216,67 @@ func TestFullMemory(t *testing.T) {
 	if _, err := s.Get(ctx, "c"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the cell of a refused batch: %v", err)
 	}
+	if err := errors.Join(s.Delete(ctx, "old", old), s.Drop(ctx, "k")); err != nil {
+		t.Errorf("nothing can be removed from a full server: %v", err)
+	}
 	admin(t, server.URL, "CONFIG SET maxmemory 0")
 	if _, err := s.Append(ctx, "j", 1, []byte("after")); err != nil {
 		t.Error(err)
 	}
+	if _, err := s.Get(ctx, "old"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a cell that was deleted: %v", err)
+	}
+	if _, err := s.Append(ctx, "k", 1, []byte("x")); !errors.Is(err, store.ErrDropped) {
+		t.Errorf("an append to a journal that was dropped = %v", err)
+	}
+}
+
+// TestFlushed empties a server under a handle: each call says so, and none writes into
+// what is left. Nor does it when the server has another store.
+func TestFlushed(t *testing.T) {
+	server := redistest.Start(t)
+	s := openURL(t, server.URL)
+	ctx := t.Context()
+	if _, err := s.Append(ctx, "j", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	cell, err := s.Put(ctx, "c", []byte("x"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := func(now string) {
+		for call, do := range map[string]func() error{
+			"Append": func() error { _, err := s.Append(ctx, "j", 0, []byte("x")); return err },
+			"Put":    func() error { _, err := s.Put(ctx, "c", []byte("x"), ""); return err },
+			"Delete": func() error { return s.Delete(ctx, "c", cell) },
+			"Drop":   func() error { return s.Drop(ctx, "j") },
+			"Read":   func() error { _, err := store.ReadAll(ctx, s, "j", 0); return err },
+			"Get":    func() error { _, err := s.Get(ctx, "c"); return err },
+			"List": func() (err error) {
+				for _, err = range s.List(ctx, "", "") {
+				}
+				return err
+			},
+			"Journals": func() (err error) {
+				for _, err = range s.Journals(ctx, "") {
+				}
+				return err
+			},
+		} {
+			if err := do(); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "lost the store") {
+				t.Errorf("%s on a server %s = %v, want ErrCorrupt", call, now, err)
+			}
+		}
+	}
+	admin(t, server.URL, "FLUSHALL")
+	calls("that was emptied")
+	if n := client(t, server.URL).DBSize(ctx).Val(); n != 0 {
+		t.Errorf("the server has %d keys", n)
+	}
+	if entries, err := store.ReadAll(ctx, openURL(t, server.URL), "j", 0); err != nil || len(entries) != 0 {
+		t.Errorf("a new store has %d entries, %v", len(entries), err)
+	}
+	calls("with another store")
 }
 
 // TestLostKeys removes keys of a store: what is missing is reported, and the rest is
@@ -253,6 +318,28 @@ func TestLostKeys(t *testing.T) {
 		t.Errorf("the damage is %v, want that of cell a", damage)
 	} else if err := s.Delete(ctx, "a", bad.Version); err != nil {
 		t.Errorf("a damaged cell cannot be removed: %v", err)
+	}
+	_, err := s.Get(ctx, "b")
+	bad, ok := errors.AsType[*store.CorruptError](err)
+	if !ok || bad.Cell != "b" {
+		t.Fatalf("Get of a cell without content = %v, want ErrCorrupt", err)
+	}
+	if _, err := s.Put(ctx, "b", []byte("y"), ""); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Put of a cell without content as a new one = %v, want ErrCorrupt", err)
+	}
+	again, err := s.Put(ctx, "b", []byte("y"), bad.Version)
+	if err != nil {
+		t.Fatalf("a cell without content cannot be replaced: %v", err)
+	}
+	if cell, err := s.Get(ctx, "b"); err != nil || cell.Version != again || string(cell.Value) != "y" {
+		t.Errorf("the cell is then %v, %v", cell, err)
+	}
+	c.Del(ctx, "{"+name+"}:c:b")
+	if err := s.Delete(ctx, "b", bad.Version); err != nil {
+		t.Errorf("a cell without content cannot be removed: %v", err)
+	}
+	if _, err := s.Get(ctx, "b"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get of a removed cell = %v", err)
 	}
 	c.Del(ctx, "{"+name+"}:c:c")
 	c.LPush(ctx, "{"+name+"}:c:c", "theirs")

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,7 +19,6 @@ import (
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/redisstore"
-	"github.com/perdure/perdure/store/storetest"
 )
 
 // authority writes NAME.pem, a certificate for 127.0.0.1 that signed itself, and NAME.key
@@ -89,41 +87,6 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%v, want %v and %q", err, c.want, c.says)
 			}
 		})
-	}
-}
-
-// rights are those that the package comment names.
-const rights = "+client|setname +info +get +mget +exists +set +setnx +eval +evalsha +zrange +ping +llen +lrange +rpush +getrange +del +unlink +zadd +zrem +zscore +sadd +sismember +spublish +ssubscribe +config|get +bgrewriteaof"
-
-// TestRights runs the contract as a user who may do nothing but what the package comment
-// says, and takes each of these rights away.
-func TestRights(t *testing.T) {
-	server := redistest.Start(t, redistest.Always...)
-	admin(t, server.URL, "ACL SETUSER app on >pw ~{t* &{t* "+rights)
-	as := strings.Replace(server.URL, "redis://", "redis://app:pw@", 1)
-	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
-			return redisstore.Open(ctx, redistest.Prefix(as, dir), redisstore.Options{})
-		})
-	})
-	s := openURL(t, redistest.Prefix(as, t.TempDir()))
-	if store.DurabilityOf(s) != store.Power {
-		t.Errorf("the class is %v: %s", store.DurabilityOf(s), s.Weakness())
-	}
-	if _, err := redisstore.Open(t.Context(), redistest.With(as, "prefix", "other"), redisstore.Options{}); !errors.Is(err, redisstore.ErrPassword) || !strings.Contains(err.Error(), "ACL") {
-		t.Errorf("a prefix that the user may not use: %v", err)
-	}
-	for _, command := range []string{"info", "get", "evalsha", "exists", "set", "del", "unlink", "getrange", "llen", "lrange", "rpush", "zadd", "zrem", "zscore", "sadd", "sismember"} {
-		admin(t, server.URL, "ACL SETUSER app -"+command)
-		s, err := redisstore.Open(t.Context(), redistest.Prefix(as, t.TempDir()), redisstore.Options{})
-		if err == nil {
-			_, err = s.Append(t.Context(), "j", 0, []byte("x"))
-			s.Close()
-		}
-		if !errors.Is(err, redisstore.ErrPassword) || !strings.Contains(strings.ToLower(err.Error()), command) {
-			t.Errorf("without %s: %v, want ErrPassword", command, err)
-		}
-		admin(t, server.URL, "ACL SETUSER app +"+command)
 	}
 }
 

@@ -157,27 +157,35 @@ func (w *writer) write(group []*request) {
 	for hops := 0; ; hops++ {
 		c := w.s.link.client()
 		replies := make([]*redis.Cmd, len(group))
-		_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, failed := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, r := range group {
 				names, args := w.s.arguments(r)
+				script := writeScript
+				if r.removes() {
+					script = removeScript
+				}
 				if whole {
-					replies[i] = writeScript.Eval(ctx, p, names, args...)
+					replies[i] = script.Eval(ctx, p, names, args...)
 				} else {
-					replies[i] = writeScript.EvalSha(ctx, p, names, args...)
+					replies[i] = script.EvalSha(ctx, p, names, args...)
 				}
 			}
 			return nil
 		})
 		var left []*request
 		for i, r := range group {
-			reply, err := replies[i].Slice()
+			answer, err := replies[i].Result()
+			if err == nil && answer == nil {
+				err = failed // nothing was sent, since the server refused the connection
+			}
+			list, _ := answer.([]any)
 			unknown := redis.HasErrorPrefix(err, "NOSCRIPT")
 			whole = whole || unknown
 			if err != nil && hops < maxHops && (unknown || w.s.link.redirect(c, err)) {
 				left = append(left, r)
 				continue
 			}
-			w.settle(r, w.s.outcome(r, reply, err))
+			w.settle(r, w.s.outcome(r, reply(list), err))
 		}
 		if group = left; len(group) == 0 {
 			return
@@ -203,13 +211,18 @@ func (w *writer) settle(r *request, err error) {
 	close(r.done)
 }
 
+// removes reports whether a request only removes cells.
+func (r *request) removes() bool {
+	return r.Journal == "" && !slices.ContainsFunc(r.Cells, func(c store.Write) bool { return !c.Remove })
+}
+
 // arguments returns those of writeScript.
 func (s *Store) arguments(r *request) (names []string, args []any) {
-	names = append(make([]string, 0, 4+len(r.Cells)), s.keys.journals, s.keys.dropped, s.keys.cells)
+	names = append(make([]string, 0, 5+len(r.Cells)), s.keys.format, s.keys.journals, s.keys.dropped, s.keys.cells)
 	if r.Journal != "" {
 		names = append(names, s.keys.journal+r.Journal)
 	}
-	args = append(make([]any, 0, 3+len(r.Entries)+4*len(r.Cells)), r.Journal, strconv.FormatUint(r.After, 10), len(r.Entries))
+	args = append(make([]any, 0, 4+len(r.Entries)+4*len(r.Cells)), s.format, r.Journal, strconv.FormatUint(r.After, 10), len(r.Entries))
 	for _, e := range r.Entries {
 		args = append(args, e)
 	}
@@ -230,17 +243,14 @@ func (s *Store) arguments(r *request) (names []string, args []any) {
 }
 
 // outcome returns the error of a request that the server answered.
-func (s *Store) outcome(r *request, reply []any, err error) error {
+func (s *Store) outcome(r *request, a reply, err error) error {
 	if err != nil {
 		return s.failed("write to", err)
 	}
-	at := func(i int) any {
-		if i < len(reply) {
-			return reply[i]
-		}
-		return nil
+	if err := s.refusedBy(a); err != nil {
+		return err
 	}
-	switch at(0) {
+	switch a.text(0) {
 	case made:
 		return nil
 	case wasDropped:
@@ -248,20 +258,21 @@ func (s *Store) outcome(r *request, reply []any, err error) error {
 	case wasLost:
 		return s.lostJournal(r.Journal)
 	case notAtEnd:
-		last, _ := at(1).(int64)
-		return store.NotAtEnd(r.Journal, r.After, uint64(last))
+		return store.NotAtEnd(r.Journal, r.After, uint64(a.number(1)))
 	case notVersion:
-		i, _ := at(1).(int64)
-		now, _ := at(2).(string)
+		i, now := a.number(1), a.text(2)
 		if i < 1 || int(i) > len(r.Cells) {
 			break
 		}
 		c := r.Cells[i-1]
+		if now == lostVersion {
+			return s.lostCell(c.Key)
+		}
 		err := store.NotVersion(c.Key, c.Prev, store.Version(now))
 		if r.Journal != "" {
 			err = &store.CellConflict{Key: c.Key, Err: err}
 		}
 		return err
 	}
-	return fmt.Errorf("%w: redisstore: the server answered a write, which may have happened, with %v", store.ErrUnavailable, reply)
+	return fmt.Errorf("%w: redisstore: the server answered a write, which may have happened, with %v", store.ErrUnavailable, a)
 }
