@@ -36,6 +36,10 @@
 // call returns [store.ErrUnavailable], and store.AppendOnce finds out. This is so when
 // the connection is lost, when too few replicas are up, and after [Options.Timeout].
 //
+// A server or account without space refuses all writes with [store.ErrFull]. A drop and
+// a delete are messages too, so they are refused as well, and with them Runtime.Erase:
+// raise the limits first.
+//
 // # Reading
 //
 // The leader of the stream answers reads, so they see what was acknowledged; direct

@@ -43,6 +43,7 @@ const (
 	codeNotEnabledAccount = 10039
 	codeStorage           = 10047
 	codeMessageTooLarge   = 10054
+	codeOverlap           = 10065
 	codeDeleteFailed      = 10057
 	codeReplicas          = 10074
 	codeNotEnabled        = 10076
@@ -134,6 +135,8 @@ func (s *Store) answered(doing string, api *jetstream.APIError) error {
 		return fmt.Errorf("%w: natsstore: the cluster has no leader for stream %s, or too few servers for its replicas: %w", store.ErrUnavailable, s.name, api)
 	case codeReplicas:
 		return fmt.Errorf("%w: natsstore: the server is not part of a cluster with that many replicas; use replicas=1, or a cluster: %w", store.ErrInvalid, api)
+	case codeOverlap:
+		return fmt.Errorf("%w: natsstore: another stream has subjects of this store; name another prefix than %s with prefix= in the URL: %w", store.ErrInvalid, s.prefix, api)
 	case codeMessageTooLarge:
 		return fmt.Errorf("%w: max_msg_size of stream %s: %w", ErrSettings, s.name, api)
 	}

@@ -86,10 +86,12 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	secured := natstest.Start(t, natstest.Config{User: "app"})
 	base := natstest.URL(t)
+	openURL(t, natstest.With(base, "stream", "first"))
 	for _, c := range []struct {
 		name, url string
 		want      error
 	}{
+		{"subjects of another stream", natstest.With(natstest.With(base, "stream", "second"), "prefix", "first"), store.ErrInvalid},
 		{"a wrong password", fmt.Sprintf("nats://app:wrong@127.0.0.1:%d", secured.Port), natsstore.ErrLogin},
 		{"nobody listens", "nats://127.0.0.1:1", store.ErrUnavailable},
 		{"no JetStream", natstest.Start(t, natstest.Config{NoJS: true}).URL(), natsstore.ErrNoJetStream},

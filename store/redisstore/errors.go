@@ -94,8 +94,8 @@ func (s *Store) failed(doing string, err error) error {
 		return own.err
 	case errors.As(err, &reply):
 		return s.refused(doing, reply)
-	case s.link != nil && s.link.options.TLSConfig != nil && !s.opened.Load() && errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: redisstore: the server does not answer; this may be its port without TLS, so use the other one, or redis: instead of rediss: in the URL: %w", store.ErrUnavailable, err)
+	case insecure(err) != "" && !s.opened.Load(): // waiting does not help
+		return fmt.Errorf("%w: redisstore: %s: %w", store.ErrInvalid, insecure(err), err)
 	case insecure(err) != "":
 		return fmt.Errorf("%w: redisstore: %s: %w", store.ErrUnavailable, insecure(err), err)
 	case errors.As(err, &dial) && dial.Op == "dial":

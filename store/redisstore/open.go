@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -100,6 +101,11 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		s.link.close()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, store.ErrUnavailable) {
+			if wrong := wrongScheme(ctx, config.Addr, config.TLSConfig != nil); wrong != nil {
+				err = wrong
+			}
 		}
 		return nil, err
 	}

@@ -4,6 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -58,6 +62,11 @@ func TestOpenRefuses(t *testing.T) {
 	admin(t, locked.URL, "ACL SETUSER ann on >right ~* &* +@all", "ACL SETUSER guest on >right ~* &* +get +info +config +hello +client")
 	cache := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+locked.Port)
+	guarded := redistest.Start(t, "--requirepass", "s3cret")
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler()) // its handshake is like any other
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
 	foreign, newer, gone := redistest.Name(), redistest.Name(), redistest.Name()
 	admin(t, base, "SET {"+foreign+"}:format theirs", "SET {"+newer+"}:format 1000", "ZADD {"+gone+"}:journals 0 j")
 	as := func(who string) string { return strings.Replace(locked.URL, "redis://", "redis://"+who+"@", 1) }
@@ -86,7 +95,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"without rights", as("guest:right"), redisstore.ErrPassword, "ACL"},
 		{"a cache", cache.URL, redisstore.ErrEvicts, "noeviction"},
 		{"a replica", replica.URL, redisstore.ErrReplica, "addr="},
-		{"no TLS", strings.Replace(base, "redis:", "rediss:", 1), store.ErrUnavailable, ""},
+		{"no TLS", strings.Replace(base, "redis:", "rediss:", 1) + "?dial_timeout=300ms", store.ErrInvalid, "redis://"},
+		{"no TLS, a password", strings.Replace(guarded.URL, "redis://", "rediss://:s3cret@", 1) + "?dial_timeout=300ms", store.ErrInvalid, "redis://"},
+		{"TLS", "redis://" + strings.TrimPrefix(secure.URL, "https://"), store.ErrInvalid, "rediss://"},
+		{"an untrusted certificate", "rediss://" + strings.TrimPrefix(secure.URL, "https://"), store.ErrInvalid, "authority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := store.Open(t.Context(), c.url)

@@ -31,6 +31,7 @@ type bucket struct {
 	name    string
 	prefix  string
 	timeout time.Duration
+	opened  bool        // the service and the bucket were good enough once
 	reads   *minio.Core // repeats requests
 	writes  *minio.Core // does not: a repeated condition would fail on its own success
 	idle    func()      // closes idle connections

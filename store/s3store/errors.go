@@ -63,6 +63,10 @@ func (b *bucket) failed(doing string, err error) error {
 	var r minio.ErrorResponse
 	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%w: s3store: the service does not use TLS at this endpoint; write http:// or another port: %w", store.ErrInvalid, err)
+	case errors.As(err, &untrusted) && !b.opened: // nobody will renew it
+		return fmt.Errorf("%w: s3store: the certificate of the service is not trusted; add its authority to those of this machine: %w", store.ErrInvalid, err)
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: s3store: the certificate of the service is not trusted; add its authority to those of this machine: %w", store.ErrUnavailable, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/kvstore"
@@ -69,6 +70,7 @@ func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, erro
 		b.idle()
 		return nil, err
 	}
+	b.opened = true
 	return kvstore.New(b, kvstore.Options{Durability: store.Power, Pack: segment}), nil
 }
 
@@ -85,6 +87,9 @@ func parse(text string, o Options) (name, prefix string, _ Options, err error) {
 		return "", "", o, invalid("the URL of bucket %s holds keys, which would end up in logs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead", u.Host)
 	case u.Host == "" || u.Port() != "" || u.Fragment != "":
 		return "", "", o, invalid("the URL names no bucket")
+	}
+	if err := s3utils.CheckValidBucketName(u.Host); err != nil {
+		return "", "", o, invalid("%q cannot be the name of a bucket: %v", u.Host, err)
 	}
 	for key, values := range u.Query() {
 		switch key {

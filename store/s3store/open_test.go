@@ -29,6 +29,8 @@ func serve(t *testing.T) (*s3test.Fake, string) {
 // TestOpenRefuses makes the mistakes of a newcomer.
 func TestOpenRefuses(t *testing.T) {
 	_, url := serve(t)
+	trusted := httptest.NewTLSServer(s3test.NewFake()) // by nobody here
+	t.Cleanup(trusted.Close)
 	long := "s3://bucket/" + strings.Repeat("p", 200)
 	for name, c := range map[string]struct {
 		url  string
@@ -43,6 +45,9 @@ func TestOpenRefuses(t *testing.T) {
 		"endpoint":         {"s3://bucket?endpoint=s3.example", store.ErrInvalid, "https://s3.example"},
 		"keys, no bucket":  {"s3:///?secret_key=secret@", store.ErrInvalid, "names no bucket"},
 		"keys at endpoint": {"s3://bucket?endpoint=https://key:secret@s3.example", store.ErrInvalid, "AWS_ACCESS_KEY_ID"},
+		"bucket's name":    {"s3://not_A_bucket_/p?region=r", store.ErrInvalid, "name of a bucket"},
+		"no TLS":           {strings.Replace(url, "http%3A", "https%3A", 1), store.ErrInvalid, "http://"},
+		"untrusted":        {s3test.StoreURL(trusted.URL, "p"), store.ErrInvalid, "authority"},
 		"missing bucket":   {strings.Replace(url, s3test.Bucket, "missing-bucket", 1), s3store.ErrNoBucket, "create it"},
 		"nobody listening": {"s3://bucket/p?region=r&endpoint=http://127.0.0.1:1", store.ErrUnavailable, "127.0.0.1:1"},
 	} {
