@@ -43,8 +43,9 @@ func Require(d Durability) OpenOption {
 
 // Open opens the store at url with the driver registered for its scheme, as in
 // "memory:", "file:DIR", "sqlite:FILE", "postgres://HOST/DATABASE", "redis://HOST",
-// "nats://HOST", "s3://BUCKET/PREFIX" and "upstash://HOST". The program has to import the driver's package; one that
-// knows its driver can call the driver's own constructor instead.
+// "nats://HOST", "s3://BUCKET/PREFIX" and "upstash://HOST". The program has to import
+// the driver's package; one that knows its driver can call the driver's own constructor
+// instead.
 func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	var o openOptions
 	for _, opt := range opts {
