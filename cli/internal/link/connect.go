@@ -256,6 +256,12 @@ func (c *Connector) OpenURL(ctx context.Context, url string, create bool) (store
 		u.RawQuery = q.Encode()
 		url = u.String()
 	}
+	if servers, params, has := strings.Cut(url, "?"); strings.HasPrefix(url, "nats:") && !create { // several servers make no URL that can be parsed
+		url = servers + "?existing=true"
+		if has {
+			url += "&" + params
+		}
+	}
 	if c.Shared && (strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")) {
 		url = strings.TrimSuffix(url, store.SharedFolder) + store.SharedFolder
 	}

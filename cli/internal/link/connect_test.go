@@ -1,6 +1,12 @@
 package link
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/perdure/perdure/store"
+)
 
 func TestAddressesGetAScheme(t *testing.T) {
 	for given, want := range map[string]string{
@@ -9,6 +15,33 @@ func TestAddressesGetAScheme(t *testing.T) {
 	} {
 		if got := withScheme(given); got != want {
 			t.Errorf("%s is %s, want %s", given, got, want)
+		}
+	}
+}
+
+// TestOpenURLCreatesNothing opens stores for commands that only look: drivers of servers
+// are told not to create one.
+func TestOpenURLCreatesNothing(t *testing.T) {
+	var got string
+	for _, scheme := range []string{"postgres", "redis", "nats"} {
+		store.Register(scheme, func(_ context.Context, url string) (store.Store, error) {
+			got = url
+			return nil, errors.New("only its URL matters")
+		})
+	}
+	for url, want := range map[string]string{
+		"postgres://db.example/agents":         "postgres://db.example/agents?existing=true",
+		"redis://r.example?prefix=two":         "redis://r.example?existing=true&prefix=two",
+		"nats://n.example":                     "nats://n.example?existing=true",
+		"nats://a:b@n:1,a:b@m:2?stream=agents": "nats://a:b@n:1,a:b@m:2?existing=true&stream=agents",
+	} {
+		for _, create := range []bool{true, false} {
+			if _, err := new(Connector).OpenURL(t.Context(), url, create); err == nil {
+				t.Fatal("no error")
+			}
+			if create && got != url || !create && got != want {
+				t.Errorf("with create %t, %s is opened as %s", create, url, got)
+			}
 		}
 	}
 }
