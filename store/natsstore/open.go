@@ -55,6 +55,10 @@ type Options struct {
 	// Timeout bounds each request: after it a write may or may not have taken
 	// effect. 0 means 5 seconds.
 	Timeout time.Duration
+
+	// Connection has further options of the connection that Open makes, such as a
+	// dialer.
+	Connection []nats.Option
 }
 
 // Store is a handle on a stream.
@@ -100,7 +104,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := connect(ctx, servers, append(opts, nats.ReconnectBufSize(-1), nats.Name(fmt.Sprintf("perdure %s %d", o.Stream, os.Getpid())))...)
+	nc, err := connect(ctx, servers, append(append(opts, nats.ReconnectBufSize(-1), nats.Name(fmt.Sprintf("perdure %s %d", o.Stream, os.Getpid()))), o.Connection...)...)
 	if err != nil {
 		return nil, err
 	}

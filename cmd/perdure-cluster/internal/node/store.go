@@ -59,9 +59,12 @@ func open(ctx context.Context, url string) (store.Store, error) {
 	if gone := missing(); 2*len(gone) >= id.Nodes { // no need to try
 		return nil, &MissingError{id.Nodes, gone}
 	}
-	s, err := natsstore.Open(ctx, id.url(), natsstore.Options{Replicas: id.Nodes, SyncAlways: true})
+	s, err := natsstore.Open(ctx, "nats://127.0.0.1", natsstore.Options{Replicas: id.Nodes, SyncAlways: true, Connection: (&door{dir: dir}).options()})
 	if gone := missing(); errors.Is(err, store.ErrUnavailable) && len(gone) > 0 {
 		return nil, &MissingError{id.Nodes, gone}
+	}
+	if errors.Is(err, natsstore.ErrLogin) { // it is being restarted, or another program has its port
+		return nil, fmt.Errorf("%w: the node in %s does not let this process in: %w", store.ErrUnavailable, dir, err)
 	}
 	if err != nil {
 		return nil, err
