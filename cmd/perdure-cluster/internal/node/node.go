@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Node struct {
 	config Config
 	others []string
 	server *server.Server
+	system string // key of the system account
+	logger *logger
 	lock   *os.File
 }
 
@@ -48,7 +51,7 @@ func Start(c Config) (*Node, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	n := &Node{config: c}
+	n := &Node{config: c, system: rand.Text(), logger: &logger{log: c.Log}}
 	var err error
 	if n.lock, err = lockFolder(c.Dir); err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
-	guard := &guard{keys: map[string]string{clientUser: id.Key}}
+	guard := &guard{keys: map[string]string{clientUser: id.Key, systemUser: n.system}, system: func() *server.Account { return n.server.SystemAccount() }}
 	o := &server.Options{
 		ServerName: serverName(c.Node), NoSigs: true, DisableJetStreamBanner: true,
 		Host: "127.0.0.1", Port: id.Port, CustomClientAuthentication: guard, AlwaysEnableNonce: true,
@@ -83,20 +86,14 @@ func (n *Node) start() error {
 			NoAdvertise: true, // clients of this node cannot use the others' ports
 		},
 	}
-	if c.Secret != "" {
-		o.Cluster.Username, o.Cluster.Password = "perdure", c.Secret
-	}
+	o.Cluster.Username, o.Cluster.Password = clientUser, c.pass()
 	for _, address := range n.others {
-		u := &url.URL{Scheme: "nats-route", Host: address}
-		if c.Secret != "" {
-			u.User = url.UserPassword("perdure", c.Secret)
-		}
-		o.Routes = append(o.Routes, u)
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: address, User: url.UserPassword(clientUser, c.pass())})
 	}
 	if n.server, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	n.server.SetLoggerV2(logger{c.Log}, false, false, false)
+	n.server.SetLoggerV2(n.logger, false, false, false)
 	n.server.Start()
 	if !n.server.ReadyForConnections(10 * time.Second) {
 		return fmt.Errorf("%w: the node cannot listen at %s", ErrConfig, c.Node)
@@ -126,13 +123,16 @@ func (n *Node) Missing() []string {
 	here := map[string]bool{}
 	if routes, err := n.server.Routez(nil); err == nil {
 		for _, r := range routes.Routes {
-			here[r.RemoteName] = true
+			if r.NumSubs > 0 { // or else the other node has not let this one in yet
+				here[r.RemoteName] = true
+			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(n.others), func(a string) bool { return here[serverName(a)] })
 }
 
-// Watch logs who is missing, and when everybody is there, until ctx ends.
+// Watch logs who is missing, and when everybody is there, until ctx ends. When everybody
+// is there, it removes nodes that were replaced.
 func (n *Node) Watch(ctx context.Context) {
 	var last []string
 	for first := true; ; first = false {
@@ -143,6 +143,10 @@ func (n *Node) Watch(ctx context.Context) {
 			} else {
 				n.config.Log.Info("all nodes of the cluster are here", "nodes", len(n.others)+1)
 			}
+		}
+		if len(last) == 0 {
+			n.logger.agree()
+			n.tidy(ctx)
 		}
 		select {
 		case <-ctx.Done():

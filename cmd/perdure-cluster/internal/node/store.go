@@ -27,10 +27,15 @@ var running sync.Map
 type MissingError struct {
 	Nodes   int
 	Missing []string
+	Refused bool // a node was refused lately, or refused this one
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d nodes of the cluster are here; missing: %s", e.Nodes-len(e.Missing), e.Nodes, strings.Join(e.Missing, ", "))
+	text := fmt.Sprintf("%d of %d nodes of the cluster are here; missing: %s", e.Nodes-len(e.Missing), e.Nodes, strings.Join(e.Missing, ", "))
+	if e.Refused {
+		text += "; one of them and this node refuse each other: " + differ
+	}
+	return text
 }
 
 func (e *MissingError) Unwrap() error { return store.ErrUnavailable }
@@ -50,18 +55,24 @@ func open(ctx context.Context, url string) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
-	missing := func() []string {
-		if n, ok := running.Load(dir); ok {
-			return n.(*Node).Missing()
+	missing := func() error {
+		v, ok := running.Load(dir)
+		if !ok {
+			return nil
 		}
-		return nil
+		n := v.(*Node)
+		gone := n.Missing()
+		if len(gone) == 0 {
+			return nil
+		}
+		return &MissingError{id.Nodes, gone, n.logger.refuses()}
 	}
-	if gone := missing(); 2*len(gone) >= id.Nodes { // no need to try
-		return nil, &MissingError{id.Nodes, gone}
+	if gone, ok := errors.AsType[*MissingError](missing()); ok && 2*len(gone.Missing) >= id.Nodes { // no need to try
+		return nil, gone
 	}
 	s, err := natsstore.Open(ctx, "nats://127.0.0.1", natsstore.Options{Replicas: id.Nodes, SyncAlways: true, Connection: (&door{dir: dir}).options()})
-	if gone := missing(); errors.Is(err, store.ErrUnavailable) && len(gone) > 0 {
-		return nil, &MissingError{id.Nodes, gone}
+	if gone := missing(); errors.Is(err, store.ErrUnavailable) && gone != nil {
+		return nil, gone
 	}
 	if errors.Is(err, natsstore.ErrLogin) { // it is being restarted, or another program has its port
 		return nil, fmt.Errorf("%w: the node in %s does not let this process in: %w", store.ErrUnavailable, dir, err)
