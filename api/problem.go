@@ -160,8 +160,19 @@ var (
 	cancelled = Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was cancelled"}
 )
 
-// settle is the advice for a call that the store did not answer.
-const settle = "try again later: a change may have happened, and repeating it with the same idempotency key is safe"
+// later is the advice for a call that the store did not answer, and settle what to add
+// if the call was to change something.
+const (
+	later  = "try again later"
+	settle = ": a change may have happened, and repeating it with the same idempotency key is safe"
+)
+
+// ReadProblemOf is [ProblemOf] for the error of a call that changes nothing.
+func ReadProblemOf(err error) *Problem {
+	p := *ProblemOf(err)
+	p.Detail = strings.TrimSuffix(p.Detail, settle)
+	return &p
+}
 
 // ProblemOf returns an error as a problem. An unknown error becomes an internal
 // one without details.
@@ -176,14 +187,14 @@ func ProblemOf(err error) *Problem {
 			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: plainly(err)}
 			switch k.name { // what the store says, such as its address, is for the log
 			case "unavailable":
-				p.Detail = "the store does not answer; " + settle
+				p.Detail = "the store does not answer; " + later + settle
 				if moving, ok := errors.AsType[*fault.MovingError](err); ok {
 					p.Detail = plainly(moving)
 				} else if errors.Is(err, store.ErrBusy) {
-					p.Detail = "another program locks the store, or keeps a transaction open on it; end that, and " + settle
+					p.Detail = "another program locks the store, or keeps a transaction open on it; end that, and " + later + settle
 				}
 			case "full":
-				p.Detail = "the disk of the store is full and needs space; " + settle
+				p.Detail = "the disk of the store is full and needs space; " + later + settle
 			}
 			break
 		}

@@ -84,7 +84,7 @@ func answerNotReady(w http.ResponseWriter, r *http.Request, why *error) {
 	var answer any = &api.Health{Status: "ok"}
 	status, media := http.StatusOK, "application/json"
 	if r.URL.Path != "/healthz" {
-		p := api.ProblemOf(store.ErrUnavailable)
+		p := api.ReadProblemOf(store.ErrUnavailable) // nothing is done here, whatever the request
 		var public interface{ Detail() string }
 		if why != nil && errors.As(*why, &public) {
 			p.Detail = public.Detail()

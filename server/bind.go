@@ -80,6 +80,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // the caller's fault.
 func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	p := api.ProblemOf(err)
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		p = api.ReadProblemOf(err)
+	}
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil && !threads.Behind(s.rt).All.Logged(err) {
 		s.opts.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}

@@ -42,6 +42,9 @@ func (c *Config) complete() error {
 		return err
 	}
 	if c.Join = slices.Clone(c.Join); !slices.Contains(c.Join, c.Node) {
+		if len(c.Join)%2 == 1 {
+			return fmt.Errorf("%w: %s is not among the %d addresses to join", ErrConfig, c.Node, len(c.Join))
+		}
 		c.Join = append(c.Join, c.Node)
 	}
 	slices.Sort(c.Join)

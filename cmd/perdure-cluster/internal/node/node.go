@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -41,6 +42,7 @@ type Node struct {
 	system string // key of the system account
 	logger *logger
 	lock   *os.File
+	asked  atomic.Bool // for its store
 }
 
 // Start starts a node. It returns when the node listens, whoever else is there.

@@ -161,6 +161,7 @@ func TestConfigs(t *testing.T) {
 		"no name":            {func(c *Config) { c.Cluster = "" }, "its name"},
 		"a name with a dot":  {func(c *Config) { c.Cluster = "a.b" }, "its name"},
 		"two nodes":          {func(c *Config) { c.Join = c.Join[:2] }, "name three or five"},
+		"not in the list":    {func(c *Config) { c.Node = "127.0.0.1:1" }, "is not among the 3 addresses"},
 		"no port":            {func(c *Config) { c.Join = []string{"127.0.0.1"} }, "is not an address"},
 		"no host":            {func(c *Config) { c.Node = ":7374" }, "is not an address"},
 		"several here":       {func(c *Config) { c.Node = "" }, "--node"},

@@ -43,6 +43,13 @@ func (e *MissingError) Unwrap() error { return store.ErrUnavailable }
 // Detail is what a server that is not ready tells those who ask.
 func (e *MissingError) Detail() string { return e.Error() }
 
+// first reports whether the store of a node of this process is opened for the first
+// time.
+func first(dir string) bool {
+	n, ok := running.Load(dir)
+	return ok && n.(*Node).asked.CompareAndSwap(false, true)
+}
+
 func open(ctx context.Context, url string) (store.Store, error) {
 	dir, err := filepath.Abs(strings.TrimPrefix(url, Scheme+":"))
 	if err != nil {
@@ -67,7 +74,8 @@ func open(ctx context.Context, url string) (store.Store, error) {
 		}
 		return &MissingError{id.Nodes, gone, n.logger.refuses()}
 	}
-	if gone, ok := errors.AsType[*MissingError](missing()); ok && 2*len(gone.Missing) >= id.Nodes { // no need to try
+	gone, ok := errors.AsType[*MissingError](missing())
+	if ok && (2*len(gone.Missing) >= id.Nodes || first(dir)) { // no need to try, or no time: somebody may ask who is missing
 		return nil, gone
 	}
 	s, err := natsstore.Open(ctx, "nats://127.0.0.1", natsstore.Options{Replicas: id.Nodes, SyncAlways: true, Connection: (&door{dir: dir}).options()})
