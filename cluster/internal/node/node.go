@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -28,6 +29,7 @@ type Config struct {
 	Join    []string // the addresses of all nodes; this one's may be left out
 	Secret  string   // that all nodes share
 	TLS     *tls.Config
+	MaxDisk int64 // most bytes of its data on the disk; 0 means what it has and three quarters of what is free
 	Log     *slog.Logger
 }
 
@@ -76,11 +78,12 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
+	data := filepath.Join(c.Dir, "nats")
 	guard := &guard{keys: map[string]string{clientUser: id.Key, systemUser: n.system}, system: func() *server.Account { return n.server.SystemAccount() }}
 	o := &server.Options{
 		ServerName: serverName(c.Node), NoSigs: true, DisableJetStreamBanner: true,
 		Host: "127.0.0.1", Port: id.Port, CustomClientAuthentication: guard, AlwaysEnableNonce: true,
-		JetStream: true, StoreDir: filepath.Join(c.Dir, "nats"), SyncAlways: true,
+		JetStream: true, StoreDir: data, JetStreamMaxStore: cmp.Or(c.MaxDisk, diskLimit(data)), SyncAlways: true,
 		Cluster: server.ClusterOpts{
 			Name: c.Cluster, Host: host, Port: port, Advertise: c.Node,
 			TLSConfig: c.TLS, TLSTimeout: 5, AuthTimeout: 5, ConnectRetries: 1 << 30,

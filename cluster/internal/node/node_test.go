@@ -208,3 +208,27 @@ func TestFolder(t *testing.T) {
 		t.Errorf("a store in a folder without a node: %v", err)
 	}
 }
+
+// TestDisk gives a node the limit that it was told, and otherwise more than it has.
+func TestDisk(t *testing.T) {
+	c := configs(t)[0]
+	c.MaxDisk = 1 << 30
+	n := start(t, c)
+	if got := n.server.JetStreamConfig().MaxStore; got != c.MaxDisk {
+		t.Errorf("the limit is %d, not %d", got, c.MaxDisk)
+	}
+	n.Stop()
+	const has = 1 << 40
+	f, err := os.Create(c.Dir + "/nats/sparse")
+	if err == nil {
+		err = f.Truncate(has)
+		f.Close()
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	c.MaxDisk = 0
+	if got := start(t, c).server.JetStreamConfig().MaxStore; freeDisk(c.Dir) > 0 && got < has {
+		t.Errorf("a node with %d bytes may have %d after its restart", int64(has), got)
+	}
+}
