@@ -155,35 +155,6 @@ func stepRates(ctx context.Context, where string) error {
 	return nil
 }
 
-// perStep returns by how much counters grow with each step of a run: the difference
-// of two runs of different lengths on new stores.
-func perStep(ctx context.Context, where string, least, most int, count func() ([]float64, error)) ([]float64, error) {
-	var grown [2][]float64
-	for i, n := range []int{least, most} {
-		before, err := count()
-		if err != nil {
-			return nil, err
-		}
-		if err := inRuntime(ctx, where, func(_ store.Store, rt *perdure.Runtime) error {
-			_, err := flows(ctx, rt, 1, n, "counted")
-			return err
-		}); err != nil {
-			return nil, err
-		}
-		after, err := count()
-		if err != nil {
-			return nil, err
-		}
-		for j := range after {
-			grown[i] = append(grown[i], after[j]-before[j])
-		}
-	}
-	for j := range grown[1] {
-		grown[1][j] = (grown[1][j] - grown[0][j]) / float64(most-least)
-	}
-	return grown[1], nil
-}
-
 // mallocs is how many objects this process has allocated.
 func mallocs() uint64 {
 	var m runtime.MemStats

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/pgstore" // by URL
@@ -213,23 +214,37 @@ func pgAppends(ctx context.Context, url string) error {
 	return nil
 }
 
-// countStatements counts the transactions and the syncs of a step. Every statement of
-// pgstore is a transaction.
+// countStatements counts the transactions and the syncs of a step: the difference of
+// two runs of different lengths on new stores. Every statement of pgstore is a
+// transaction.
 func countStatements(ctx context.Context, url string) error {
-	counts, err := perStep(ctx, url, 100, 1100, func() ([]float64, error) { return counters(ctx, url) })
-	if err != nil {
-		return err
+	const least, most = 100, 1100
+	var commits, syncs [2]float64
+	for i, n := range []int{least, most} {
+		commitsBefore, syncsBefore, err := counters(ctx, url)
+		if err != nil {
+			return err
+		}
+		if err := inRuntime(ctx, url, func(_ store.Store, rt *perdure.Runtime) error {
+			_, err := flows(ctx, rt, 1, n, "counted")
+			return err
+		}); err != nil {
+			return err
+		}
+		if commits[i], syncs[i], err = counters(ctx, url); err != nil {
+			return err
+		}
+		commits[i], syncs[i] = commits[i]-commitsBefore, syncs[i]-syncsBefore
 	}
-	atMost("statements a step, each with its commit, all reads and polls included", counts[0], 1.1)
-	atMost("syncs of the server's WAL a step", counts[1], 1.1)
+	atMost("statements a step, each with its commit, all reads and polls included", (commits[1]-commits[0])/(most-least), 1.1)
+	atMost("syncs of the server's WAL a step", (syncs[1]-syncs[0])/(most-least), 1.1)
 	return nil
 }
 
 // counters returns the transactions and syncs of the server when no store is open:
 // its processes tell what they did when they end.
-func counters(ctx context.Context, url string) ([]float64, error) {
-	var commits, syncs float64
-	err := onServer(ctx, url, func(c *pgx.Conn) error {
+func counters(ctx context.Context, url string) (commits, syncs float64, err error) {
+	err = onServer(ctx, url, func(c *pgx.Conn) error {
 		if err := eventually(func() (bool, error) {
 			var open int
 			err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'perdure'").Scan(&open)
@@ -239,7 +254,7 @@ func counters(ctx context.Context, url string) ([]float64, error) {
 		}
 		return c.QueryRow(ctx, "SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()), (SELECT wal_sync FROM pg_stat_wal)").Scan(&commits, &syncs)
 	})
-	return []float64{commits, syncs}, err
+	return commits, syncs, err
 }
 
 func pgTurns(ctx context.Context, url string) error {
