@@ -144,5 +144,7 @@ func TestAddressesAndListsAsPeopleTypeThem(t *testing.T) {
 	p.run("", "token", "list").want(exit.OK, "read run", "a b c")
 	p.run("", "token", "create", "ada", "--scopes", "read,rum").want(exit.BadUsage, "rum")
 	p.flags = []string{"--store", "postgres://x"}
-	p.run("", "flows").want(exit.Unavailable, `no driver for "postgres"`, "file, memory, sqlite")
+	p.run("", "flows").want(exit.Unavailable, `no driver for "postgres"`, "file, memory, sqlite", `import _ "github.com/perdure/perdure/store/pgstore"`)
+	p.flags = []string{"--store", "s3://bucket/agents"}
+	p.run("", "doctor").want(exit.Failed, "store/s3store", "cli.Main")
 }

@@ -274,6 +274,8 @@ func (d *doctor) durability(s store.Store) {
 // adviceOn says what to do about a store that does not open.
 func adviceOn(err error) string {
 	switch {
+	case errors.Is(err, store.ErrScheme):
+		return "check the URL; if it is right, use a program of your own that links the driver and calls cli.Main"
 	case errors.Is(err, store.ErrLocked):
 		return "another process holds it: stop that process, or wait until it is done"
 	case errors.Is(err, store.ErrUnavailable):

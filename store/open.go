@@ -62,7 +62,7 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	open := registry.schemes[scheme]
 	registry.Unlock()
 	if open == nil {
-		return nil, fmt.Errorf("%w: this program has no driver for %q (known here: %s); import the driver's package to link it", ErrScheme, scheme, known())
+		return nil, fmt.Errorf("%w: this program has no driver for %q (known here: %s); %s", ErrScheme, scheme, known(), toLink(scheme))
 	}
 	s, err := open(ctx, url)
 	if err != nil {
@@ -73,6 +73,23 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 		return nil, fmt.Errorf("%w: the %s store survives %s, but %s was required; %s", ErrWeak, scheme, got.survives(), o.require, weakness(s))
 	}
 	return s, nil
+}
+
+// drivers are the packages of this module that register schemes.
+var drivers = map[string]string{
+	"memory": "memstore", "file": "filestore", "sqlite": "sqlitestore", "postgres": "pgstore", "postgresql": "pgstore",
+	"redis": "redisstore", "rediss": "redisstore", "nats": "natsstore", "s3": "s3store", "upstash": "upstashstore",
+}
+
+// toLink says how a program gets the driver of a scheme.
+func toLink(scheme string) string {
+	if driver := drivers[scheme]; driver != "" {
+		return fmt.Sprintf("link it with import _ \"github.com/perdure/perdure/store/%s\"", driver)
+	}
+	if scheme == "cluster" {
+		return "use the program perdure-cluster, which has it"
+	}
+	return "import the driver's package to link it"
 }
 
 func known() string {

@@ -276,6 +276,8 @@ func TestOpen(t *testing.T) {
 		{url: "memory:", opts: []store.OpenOption{store.Require(store.None)}},
 		{url: "memory:", opts: []store.OpenOption{store.Require(store.Power)}, want: store.ErrWeak, says: "power"},
 		{url: "carrier-pigeon:loft", want: store.ErrScheme, says: "memory"},
+		{url: "s3://bucket/p", want: store.ErrScheme, says: `import _ "github.com/perdure/perdure/store/s3store"`},
+		{url: "cluster:dir", want: store.ErrScheme, says: "perdure-cluster"},
 		{url: "app.db", want: store.ErrScheme, says: "sqlite:app.db"},
 		{url: "token@host", want: store.ErrScheme, says: "\"the URL\" has no scheme"},
 		{url: "", want: store.ErrScheme, says: "scheme"},

@@ -9,7 +9,7 @@
 //
 // The token is that of [Options] or $UPSTASH_REDIS_REST_TOKEN, and has to allow writes.
 // All keys of a store begin with its prefix in braces, {perdure}: unless ?prefix= says
-// otherwise. With ?tls=false the requests are plain HTTP, for a server on the same
+// otherwise. With ?existing=true, Open creates nothing. With ?tls=false the requests are plain HTTP, for a server on the same
 // machine or a private network; anyone on the way can read the token then.
 //
 // # When not to use it

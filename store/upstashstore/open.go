@@ -31,6 +31,10 @@ type Options struct {
 	// its keys begin with it. A database can hold several stores.
 	Prefix string
 
+	// Existing makes Open return ErrNoStore instead of creating a store,
+	// ?existing=true in the URL.
+	Existing bool
+
 	// Timeout bounds each request. After it a write may or may not have taken
 	// effect. 0 means 15 seconds.
 	Timeout time.Duration
@@ -62,7 +66,7 @@ func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, erro
 			return http.ErrUseLastResponse // the token is for this host
 		}},
 	}
-	if err := d.settle(ctx); err != nil {
+	if err := d.settle(ctx, o.Existing); err != nil {
 		d.client.CloseIdleConnections()
 		return nil, err
 	}
@@ -89,11 +93,14 @@ func parse(text string, o Options) (endpoint string, _ Options, err error) {
 		case "prefix":
 			o.Prefix = values[0]
 		case "tls":
-			if secure, err = strconv.ParseBool(values[0]); err != nil {
-				return "", o, invalid("tls=%s in the URL; use true or false", values[0])
-			}
+			secure, err = strconv.ParseBool(values[0])
+		case "existing":
+			o.Existing, err = strconv.ParseBool(values[0])
 		default:
 			return "", o, invalid("the URL of %s has an unknown parameter %q", u.Host, key)
+		}
+		if err != nil {
+			return "", o, invalid("%s=%s in the URL; use true or false", key, values[0])
 		}
 	}
 	if o.Prefix == "" {
@@ -123,17 +130,18 @@ const currentFormat = 1
 // openScript returns the content of the format key, which it creates if there is
 // neither that nor anything else of a store.
 //
-// KEYS: format, index. ARGV: the content of a new format key.
+// KEYS: format, index. ARGV: the content of a new format key, "" to create none.
 const openScript = `
 local format = redis.call('GET', KEYS[1])
 if format then return {'found', format} end
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'lost'} end
+if ARGV[1] == '' then return {'none'} end
 redis.call('SET', KEYS[1], ARGV[1])
 return {'found', ARGV[1]}
 `
 
 // settle finds the store, or creates it.
-func (d *database) settle(ctx context.Context) error {
+func (d *database) settle(ctx context.Context, existing bool) error {
 	answer, err := d.do(ctx, "INFO", "memory")
 	if info, ok := answer.(string); ok {
 		_, policy, _ := strings.Cut(info, "maxmemory_policy:")
@@ -144,9 +152,16 @@ func (d *database) settle(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errRefused) { // the service need not know the command
 		return err
 	}
-	said, err := d.eval(ctx, openScript, []string{d.tag + "format", d.tag + "index"}, fmt.Sprintf("%d %s", currentFormat, rand.Text()))
+	format := fmt.Sprintf("%d %s", currentFormat, rand.Text())
+	if existing {
+		format = ""
+	}
+	said, err := d.eval(ctx, openScript, []string{d.tag + "format", d.tag + "index"}, format)
 	if err != nil {
 		return err
+	}
+	if said[0] == "none" {
+		return fmt.Errorf("%w: no key begins with %s; check the name, which is perdure unless the URL sets ?prefix=", ErrNoStore, d.tag)
 	}
 	if said[0] == "lost" || len(said) != 2 {
 		return &store.CorruptError{Where: "key " + d.tag + "format", Reason: "it is missing, though the database has the rest of a store"}

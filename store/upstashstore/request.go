@@ -21,6 +21,10 @@ var (
 	// ErrToken: the service does not accept the token, or it allows no writes.
 	ErrToken = errors.New("upstashstore: the service does not accept the token")
 
+	// ErrNoStore: the database holds no store of this prefix, and Options.Existing
+	// is set.
+	ErrNoStore = errors.New("upstashstore: there is no store")
+
 	// ErrEvicts: the database may remove keys when it is full, and journals with
 	// them.
 	ErrEvicts = errors.New("upstashstore: the database evicts keys")

@@ -132,6 +132,8 @@ func TestOpenRefuses(t *testing.T) {
 		"a cache":          {cache, resttest.Token, upstashstore.ErrEvicts, "allkeys-random"},
 		"another's key":    {url + "&prefix=foreign", resttest.Token, store.ErrForeign, "?prefix="},
 		"a newer store":    {url + "&prefix=newer", resttest.Token, store.ErrNewer, "1000"},
+		"no store":         {url + "&prefix=none&existing=true", resttest.Token, upstashstore.ErrNoStore, "?prefix="},
+		"existing":         {url + "&existing=perhaps", resttest.Token, store.ErrInvalid, "true or false"},
 		"half a store":     {url + "&prefix=half", resttest.Token, store.ErrCorrupt, "format"},
 	} {
 		t.Run(name, func(t *testing.T) {
