@@ -54,8 +54,8 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 	done
 
 .PHONY: services
-services: ## start PostgreSQL and PgBouncer on free ports, print their URLs, and stop them with Ctrl-C
-	@$(GO) run ./internal/pgtest/services
+services: ## start PostgreSQL, PgBouncer, Redis, NATS and S3 on free ports, print their URLs, and stop them with Ctrl-C
+	@$(GO) run ./internal/services
 
 .PHONY: bench
 bench: ## the table of speeds, as ratios within one run
