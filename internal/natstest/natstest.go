@@ -156,6 +156,7 @@ type Config struct {
 	MaxPayload int32
 	NoJS       bool
 	MaxStore   int64
+	Settings   string // in the syntax of the server's configuration files
 	User       string // with the password "secret"; the user "system" is of the system account
 }
 
@@ -337,6 +338,11 @@ func options(c Config) *server.Options {
 	o := &server.Options{
 		ServerName: c.Name, Host: "127.0.0.1", Port: c.Port, NoSigs: true, NoLog: true,
 		JetStream: !c.NoJS, StoreDir: c.Dir, SyncAlways: c.SyncAlways, MaxPayload: c.MaxPayload, JetStreamMaxStore: c.MaxStore,
+	}
+	if c.Settings != "" {
+		if err := o.ProcessConfigString(c.Settings); err != nil {
+			panic(err)
+		}
 	}
 	if c.Cluster != 0 {
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: c.Cluster}

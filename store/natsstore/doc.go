@@ -8,8 +8,9 @@
 //	import _ "github.com/perdure/perdure/store/natsstore"
 //	s, err := store.Open(ctx, "nats://app:secret@nats.example?stream=agents&replicas=3") // by URL
 //
-// The URL names the servers, with a user and password or a token, and may have these
-// parameters:
+// The URL names the servers, with a user and password or a token, and may have the
+// parameters below. With tls:// instead of nats://, or any parameter that begins with
+// tls, a server without TLS is refused; one that requires TLS gets it anyway.
 //
 //	stream     the name of the stream, perdure unless given
 //	prefix     the first token of its subjects, the stream's name unless given
@@ -18,7 +19,9 @@
 //	existing   true: do not create a stream
 //	system     a URL with credentials of the system account, see Durability
 //	creds      a file with credentials; nkey: a file with a seed
-//	tls        true: use TLS; tls_ca, tls_cert and tls_key name files
+//	tls        true: like tls://
+//	tls_ca     a file with the certificates of authorities to trust
+//	tls_cert   a file with a certificate of the program; tls_key: one with its key
 //
 // A program that has a connection, or embeds the server, calls [New].
 //

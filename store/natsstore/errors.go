@@ -17,6 +17,10 @@ var (
 	// ErrLogin: the server does not accept the credentials.
 	ErrLogin = errors.New("natsstore: the server does not let this user in")
 
+	// ErrCertificate: no connection with TLS, since one side does not trust the
+	// other's certificate, or the server has none.
+	ErrCertificate = errors.New("natsstore: the server and this program do not trust each other")
+
 	// ErrNoJetStream: the server or the account has no JetStream.
 	ErrNoJetStream = errors.New("natsstore: there is no JetStream")
 

@@ -2,13 +2,9 @@ package natsstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"regexp"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +15,9 @@ import (
 )
 
 func init() {
-	store.Register("nats", func(ctx context.Context, url string) (store.Store, error) { return Open(ctx, url, Options{}) })
+	open := func(ctx context.Context, url string) (store.Store, error) { return Open(ctx, url, Options{}) }
+	store.Register("nats", open)
+	store.Register("tls", open)
 }
 
 // Options configures Open and New. Parameters in the URL take precedence.
@@ -97,8 +95,9 @@ var (
 
 var token = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`)
 
-// Open opens the store in a stream of the servers at url, nats://user@host:port, and
-// creates the stream if it does not exist. Several servers are separated by commas.
+// Open opens the store in a stream of the servers at url, nats://user:password@host:port,
+// or tls:// for TLS, and creates the stream if it does not exist. Several servers are
+// separated by commas.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	servers, o, opts, err := parse(url, o)
 	if err != nil {
@@ -116,32 +115,6 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.owned = true
 	return s, nil
 }
-
-// connect connects within the bounds of ctx.
-func connect(ctx context.Context, servers string, opts ...nats.Option) (*nats.Conn, error) {
-	wait := connectTimeout
-	if end, ok := ctx.Deadline(); ok {
-		wait = max(min(wait, time.Until(end)), time.Millisecond)
-	}
-	opts = append([]nats.Option{
-		nats.Name("perdure"), nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
-		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
-	}, opts...)
-	nc, err := nats.Connect(servers, opts...)
-	if err != nil {
-		if _, bad := errors.AsType[*url.Error](err); bad { // it has the whole URL in it, with the password
-			return nil, fmt.Errorf("%w: natsstore: the URL cannot be read; write it like nats://user@host:4222", store.ErrInvalid)
-		}
-		s := &Store{life: context.Background()}
-		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization") {
-			return nil, s.failed(ctx, "connect to", fmt.Errorf("%w: %w", nats.ErrAuthorization, err))
-		}
-		return nil, fmt.Errorf("%w: natsstore: cannot connect to the server: %w", store.ErrUnavailable, err)
-	}
-	return nc, nil
-}
-
-const connectTimeout = 5 * time.Second
 
 // New opens the store in a stream of the servers that nc is connected to. The program
 // closes nc after the store. Like that of Open, the connection should not buffer
@@ -186,58 +159,6 @@ func defaults(o Options) (Options, error) {
 		return o, fmt.Errorf("%w: natsstore: %d replicas; use 1, 3 or 5", store.ErrInvalid, o.Replicas)
 	}
 	return o, nil
-}
-
-// parse separates the servers in a URL from the parameters of the store and of the
-// connection.
-func parse(text string, o Options) (servers string, _ Options, opts []nats.Option, err error) {
-	servers, query, _ := strings.Cut(text, "?")
-	q, err := url.ParseQuery(query)
-	if err != nil || !strings.HasPrefix(servers, "nats://") {
-		return "", o, nil, fmt.Errorf("%w: natsstore: the URL cannot be read; write it like nats://user@host:4222?replicas=3", store.ErrInvalid)
-	}
-	for key := range q {
-		value := q.Get(key)
-		switch key {
-		case "stream":
-			o.Stream = value
-		case "prefix":
-			o.Prefix = value
-		case "replicas":
-			o.Replicas, err = strconv.Atoi(value)
-		case "storage":
-			if o.Memory = value == "memory"; !o.Memory && value != "file" {
-				err = errors.New("use file or memory")
-			}
-		case "existing":
-			o.Existing, err = strconv.ParseBool(value)
-		case "system":
-			o.System = value
-		case "creds":
-			opts = append(opts, nats.UserCredentials(value))
-		case "nkey":
-			var opt nats.Option
-			if opt, err = nats.NkeyOptionFromSeed(value); err == nil {
-				opts = append(opts, opt)
-			}
-		case "tls":
-			var on bool
-			if on, err = strconv.ParseBool(value); on {
-				opts = append(opts, nats.Secure())
-			}
-		case "tls_ca":
-			opts = append(opts, nats.RootCAs(value))
-		case "tls_cert":
-			opts = append(opts, nats.ClientCert(value, q.Get("tls_key")))
-		case "tls_key":
-		default:
-			err = errors.New("there is no such parameter")
-		}
-		if err != nil {
-			return "", o, nil, fmt.Errorf("%w: natsstore: %s in the URL: %w", store.ErrInvalid, key, err)
-		}
-	}
-	return servers, o, opts, nil
 }
 
 // Durability implements store.Durable.
