@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -144,30 +142,8 @@ func (m *machine) begin(ctx context.Context, id string) (bool, string) {
 	return err == nil && status < 300, fmt.Sprint(status, " ", body, err)
 }
 
-// ended waits until the run of a thread has ended.
-func (m *machine) ended(t *testing.T, id string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	for last := ""; ; {
-		var thread struct {
-			Status string `json:"status"`
-		}
-		status, body, err := call(ctx, "GET", m.api+"/v1/threads/"+id, "")
-		last = fmt.Sprint(status, " ", body, err)
-		if status == 200 && json.Unmarshal([]byte(body), &thread) == nil && thread.Status == "succeeded" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("thread %s has not ended: %s", id, last)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 // TestNodesDie kills one node of three, and then two, while runs are started. What was
-// acknowledged is there in the end.
+// acknowledged is there in the end, each step once.
 func TestNodesDie(t *testing.T) {
 	all := machines(t)
 	all[0].start(t)
@@ -187,15 +163,17 @@ func TestNodesDie(t *testing.T) {
 		t.Errorf("doctor: %v\n%s", err, out.String())
 	}
 
-	load := newLoad(t, all)
+	load := newLoad(t, all, max(4, threads()/125))
 	load.more(t, "three nodes")
 	for i := range turns() {
-		all[i].kill()
+		load.reach(t, (i+1)*threads()/5)
+		load.kill(t, i)
 		load.more(t, "a node was killed")
 		all[i].start(t)
 		all[i].ready(t, 200)
 	}
-	all[0].kill()
+	load.reach(t, 4*threads()/5)
+	all[0].kill() // nobody can take over without a quorum
 	all[1].kill()
 	bounded, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
@@ -208,7 +186,16 @@ func TestNodesDie(t *testing.T) {
 	load.more(t, "the second of two came back")
 	all[1].start(t)
 	all[1].ready(t, 200)
+	load.reach(t, threads())
 	load.check(t)
+}
+
+// threads is how many runs are started at least.
+func threads() int {
+	if testing.Short() {
+		return 50
+	}
+	return 2000
 }
 
 // turns is how many nodes something happens to, one after the other.
@@ -217,77 +204,4 @@ func turns() int {
 		return 1
 	}
 	return 3
-}
-
-// load is clients that start runs on all nodes.
-type load struct {
-	all     []*machine
-	stop    context.CancelFunc
-	clients sync.WaitGroup
-
-	mu           sync.Mutex
-	acknowledged []string
-	refused      string // why, the last time
-}
-
-func newLoad(t *testing.T, all []*machine) *load {
-	l := &load{all: all}
-	var ctx context.Context
-	ctx, l.stop = context.WithCancel(t.Context())
-	t.Cleanup(func() { l.stop(); l.clients.Wait() })
-	for c := range 4 {
-		l.clients.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				id := fmt.Sprintf("t-%d-%d", c, i)
-				bounded, cancel := context.WithTimeout(ctx, time.Minute)
-				ok, said := all[(c+i)%len(all)].begin(bounded, id)
-				cancel()
-				l.mu.Lock()
-				if ok {
-					l.acknowledged = append(l.acknowledged, id)
-				} else {
-					l.refused = said
-				}
-				l.mu.Unlock()
-				select {
-				case <-ctx.Done():
-				case <-time.After(100 * time.Millisecond):
-				}
-			}
-		})
-	}
-	return l
-}
-
-// more waits until more starts are acknowledged.
-func (l *load) more(t *testing.T, why string) {
-	t.Helper()
-	began, from := time.Now(), -1
-	for {
-		l.mu.Lock()
-		count, refused := len(l.acknowledged), l.refused
-		l.mu.Unlock()
-		if from < 0 {
-			from = count
-		}
-		if count >= from+5 {
-			break
-		}
-		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("%s: nothing was acknowledged any more: %s", why, refused)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Logf("%s: acknowledged again after %v", why, time.Since(began).Round(time.Millisecond))
-}
-
-// check ends the load, and waits until all that was acknowledged has ended.
-func (l *load) check(t *testing.T) {
-	t.Helper()
-	l.stop()
-	l.clients.Wait()
-	for i, id := range l.acknowledged {
-		l.all[i%len(l.all)].ended(t, id)
-	}
-	t.Logf("%d runs were acknowledged, and all of them ended", len(l.acknowledged))
 }

@@ -96,7 +96,7 @@ func TestPartition(t *testing.T) {
 	for _, m := range all {
 		m.ready(t, 200)
 	}
-	load := newLoad(t, all)
+	load := newLoad(t, all, 4)
 	for i, m := range all[:turns()] {
 		n.cut(t, i, true)
 		load.more(t, "a machine was cut off")
