@@ -136,6 +136,7 @@ func TestForeignStreams(t *testing.T) {
 		{"max_bytes with discard new", func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 30 }, nil},
 		{"foreign", func(c *jetstream.StreamConfig) { c.Metadata = nil }, store.ErrForeign},
 		{"newer", func(c *jetstream.StreamConfig) { c.Metadata = map[string]string{"perdure.format": "99"} }, store.ErrNewer},
+		{"older", func(c *jetstream.StreamConfig) { c.Metadata = map[string]string{"perdure.format": "1"} }, store.ErrInvalid},
 		{"max_age", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, natsstore.ErrSettings},
 		{"max_bytes with discard old", func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<30, jetstream.DiscardOld }, natsstore.ErrSettings},
 		{"max_msgs_per_subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, natsstore.ErrSettings},

@@ -19,6 +19,10 @@ import (
 // formatKey is the metadata of a stream by which a store is recognised.
 const formatKey = "perdure.format"
 
+// layout is the format of a stream: how names become subjects. It was 1 before names
+// were cut after slashes, in no version that was released.
+const layout = 2
+
 // config returns the settings of a new stream. Readers need its leader, so direct gets,
 // which any replica answers, are off.
 func (s *Store) config(o Options) jetstream.StreamConfig {
@@ -28,7 +32,7 @@ func (s *Store) config(o Options) jetstream.StreamConfig {
 		Replicas: max(o.Replicas, 1), Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		AllowRollup: true, AllowAtomicPublish: true, AllowMsgTTL: true,
-		Metadata: map[string]string{formatKey: strconv.Itoa(format)},
+		Metadata: map[string]string{formatKey: strconv.Itoa(layout)},
 	}
 	if o.Memory {
 		c.Storage = jetstream.MemoryStorage
@@ -85,8 +89,11 @@ func check(c, want jetstream.StreamConfig, o Options) error {
 	if !ours {
 		return fmt.Errorf("%w: stream %s is not a store's; name another with stream= in the URL", store.ErrForeign, c.Name)
 	}
-	if n, err := strconv.Atoi(text); err != nil || n > format {
-		return fmt.Errorf("%w: stream %s has format %s, but this binary only knows %d; update it", store.ErrNewer, c.Name, text, format)
+	switch n, err := strconv.Atoi(text); {
+	case err != nil || n > layout:
+		return fmt.Errorf("%w: stream %s has format %s, but this binary only knows %d; update it", store.ErrNewer, c.Name, text, layout)
+	case n < layout:
+		return fmt.Errorf("%w: natsstore: stream %s has format %d, of a binary before the first release; move it to another store with that binary", store.ErrInvalid, c.Name, n)
 	}
 	slices.Sort(c.Subjects)
 	slices.Sort(want.Subjects)

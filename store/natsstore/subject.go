@@ -21,32 +21,56 @@ const (
 	kindCell    = "c"
 )
 
-// chunk is how many bytes of a name make one token. Tokens are what the server can
-// filter by, so a listing with a prefix asks only for subjects with its whole chunks.
-const chunk = 16
+// Tokens are what the server can filter by, so a listing with a prefix asks only for
+// subjects with its whole tokens. A name is cut after each of its first slashes, which
+// end what names are listed by, such as due/, and after chunk bytes without one.
+const (
+	chunk   = 16
+	slashes = 4
+)
 
-// encode returns the tokens of a name: one for each whole chunk, and one for the rest,
-// which begins with a dash and may have nothing else.
+// cut returns how many bytes of the rest of a name make its n-th token, 0 for the last
+// one. It depends on no bytes after them, so that a prefix is cut like its names.
+func cut(rest string, n int) int {
+	whole := rest[:min(len(rest), chunk)]
+	if i := strings.IndexByte(whole, '/'); i >= 0 && n < slashes {
+		return i + 1
+	}
+	if len(whole) < chunk {
+		return 0
+	}
+	return chunk
+}
+
+// encode returns the tokens of a name: the whole ones, and one for the rest, which
+// begins with a dash and may have nothing else.
 func encode(name string) string {
 	var b strings.Builder
-	for ; len(name) >= chunk; name = name[chunk:] {
-		escape(&b, name[:chunk])
-		b.WriteByte('.')
-	}
+	rest := tokens(&b, name)
 	b.WriteByte('-')
-	escape(&b, name)
+	escape(&b, rest)
 	return b.String()
 }
 
 // common returns a filter for the tokens of all names with a prefix, and of some others.
 func common(prefix string) string {
 	var b strings.Builder
-	for ; len(prefix) >= chunk; prefix = prefix[chunk:] {
-		escape(&b, prefix[:chunk])
-		b.WriteByte('.')
-	}
+	tokens(&b, prefix)
 	b.WriteByte('>')
 	return b.String()
+}
+
+// tokens writes the whole tokens of a name and returns the rest.
+func tokens(b *strings.Builder, name string) string {
+	for n := 0; ; n++ {
+		end := cut(name, n)
+		if end == 0 {
+			return name
+		}
+		escape(b, name[:end])
+		b.WriteByte('.')
+		name = name[end:]
+	}
 }
 
 // escape writes bytes as characters that have no meaning in a subject: letters and
