@@ -49,7 +49,7 @@ func WithoutPassword(text string) string {
 	for key := range q {
 		value := WithoutPassword(q.Get(key))
 		switch {
-		case secretParameter(key):
+		case secretParameter(u.Scheme, key):
 			q.Del(key)
 		case value != q.Get(key): // a URL, such as that of a direct connection
 			q.Set(key, value)
@@ -67,9 +67,9 @@ func WithoutPassword(text string) string {
 
 // secretParameter reports whether a parameter of a URL may be a secret, rather than the
 // name of a file with one.
-func secretParameter(name string) bool {
+func secretParameter(scheme, name string) bool {
 	name = strings.ToLower(name)
-	if slices.Contains([]string{"sslkey", "tls_key", "passfile"}, name) {
+	if slices.Contains([]string{"sslkey", "tls_key", "passfile"}, name) || name == "key" && strings.HasPrefix(scheme, "redis") {
 		return false
 	}
 	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "key", "credential", "signature"}, func(word string) bool {

@@ -49,6 +49,7 @@ func TestWithoutPassword(t *testing.T) {
 		"nats://ann:s3cret@n.example,s3cret@b.example":                                    "nats://b.example",
 		"nats://n.example?creds=a.creds&nkey=s3cret&tls_key=k.pem":                        "nats://n.example?creds=a.creds&tls_key=k.pem",
 		"nats://n.example?system=nats%3A%2F%2Fs3cret%40n.example":                         "nats://n.example?system=nats%3A%2F%2Fn.example",
+		"rediss://r.example/1?cert=c.pem&key=k.pem&password=s3cret":                       "rediss://r.example/1?cert=c.pem&key=k.pem",
 		"redis://s3cret@r.example/1":                                                      "redis://r.example/1",
 		"rediss://:s3cret@r.example/1?prefix=two&password=s3cret":                         "rediss://r.example/1?prefix=two",
 		"s3://AKIA:s3cret@bucket/p?region=eu":                                             "s3://bucket/p?region=eu",
