@@ -256,7 +256,7 @@ func (c *Connector) OpenURL(ctx context.Context, url string, create bool) (store
 		u.RawQuery = q.Encode()
 		url = u.String()
 	}
-	if servers, params, has := strings.Cut(url, "?"); strings.HasPrefix(url, "nats:") && !create { // several servers make no URL that can be parsed
+	if servers, params, has := strings.Cut(url, "?"); (strings.HasPrefix(url, "nats:") || strings.HasPrefix(url, "tls:")) && !create { // several servers make no URL that can be parsed
 		url = servers + "?existing=true"
 		if has {
 			url += "&" + params

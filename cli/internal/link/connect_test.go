@@ -23,7 +23,7 @@ func TestAddressesGetAScheme(t *testing.T) {
 // are told not to create one.
 func TestOpenURLCreatesNothing(t *testing.T) {
 	var got string
-	for _, scheme := range []string{"postgres", "redis", "nats"} {
+	for _, scheme := range []string{"postgres", "redis", "nats", "tls"} {
 		store.Register(scheme, func(_ context.Context, url string) (store.Store, error) {
 			got = url
 			return nil, errors.New("only its URL matters")
@@ -33,6 +33,7 @@ func TestOpenURLCreatesNothing(t *testing.T) {
 		"postgres://db.example/agents":         "postgres://db.example/agents?existing=true",
 		"redis://r.example?prefix=two":         "redis://r.example?existing=true&prefix=two",
 		"nats://n.example":                     "nats://n.example?existing=true",
+		"tls://n.example":                      "tls://n.example?existing=true",
 		"nats://a:b@n:1,a:b@m:2?stream=agents": "nats://a:b@n:1,a:b@m:2?existing=true&stream=agents",
 	} {
 		for _, create := range []bool{true, false} {
