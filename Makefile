@@ -24,13 +24,20 @@ check: ## for the daily loop: vet, and the tests that start no programs, without
 	$(GO) test -short -vet=off -skip 'Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath
+WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath|LargeStateFile
+
+# The other sweeps over crashes. They run on stores in memory only, and the short form loses fewer results.
+SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSeeEachOthersFiles|MadeOnceByItsStep|AStepPutsOnce|AreThoseOfTheFrame|NothingTakenEverywhere
+
+# The contract on all stores, and what else of stores and servers has a short form.
+STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) $(RACE) -timeout 60m ./internal/proof
-	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
+	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk|$(STORES)' ./store/... ./server ./cmd/perdure
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
+	PERDURE_SWEEPS=memory $(SUM) $(RACE) -timeout 30m -run '$(SWEEPS)' -skip '$(WHOLE)' ./agent ./agent/memory ./examples/... ./internal/engine ./internal/lifecycle ./perduretest
 
 .PHONY: cluster
 cluster: ## eight processes on one PostgreSQL server, and three nodes without one, killed and cut off, with 2000 threads

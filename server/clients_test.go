@@ -384,7 +384,12 @@ func startNode(t *testing.T, site string) {
 // while their connections are cut and the server is killed.
 func TestRealClientsLoseNothing(t *testing.T) {
 	for name, url := range stores {
-		t.Run(name, func(t *testing.T) { realClients(t, url(t)) })
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "sqlite" {
+				t.Skip("make long has the other stores")
+			}
+			realClients(t, url(t))
+		})
 	}
 }
 

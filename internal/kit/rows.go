@@ -188,7 +188,7 @@ func (r Rows[Tx]) Crash(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for at := 4; at < 44 && r.crashAt(t, fault, at); at += Sized(4, 1, 1) {
+			for at := 4; at < 44 && r.crashAt(t, fault, at); at += Sized(8, 1, 1) {
 			}
 		})
 	}
@@ -288,7 +288,7 @@ func (r Rows[Tx]) Worker() {
 func (r Rows[Tx]) Kill(t *testing.T) {
 	place := r.New(t)
 	rt := Runtime(t, r.open(t, place), perdure.Options{}, r.flow(place, func() {}))
-	runs, kills := 0, Sized(20, 60, 320)
+	runs, kills := 0, Sized(6, 60, 320)
 	start := func() {
 		runs++
 		Start(t, rt, perdure.StartRequest{Flow: "charge", Thread: fmt.Sprint("t", runs), Input: ""})

@@ -14,7 +14,12 @@ func open(ctx context.Context, dir string) (store.Store, error) {
 
 func TestConformance(t *testing.T) { storetest.Run(t, open) }
 
+// TestConformanceNoSync is left to make long; in the short form, seal.TestEveryDriver
+// runs the contract on such stores.
 func TestConformanceNoSync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of make long")
+	}
 	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 		return Open(ctx, dir, Options{NoSync: true})
 	})

@@ -41,6 +41,9 @@ func clustered(nodes []*natstest.Node, timeout ...time.Duration) storetest.Opene
 // TestCluster runs the contract on three replicas. Nobody kills them, so a late answer
 // is not a lost one.
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make long runs the contract on three replicas; TestLinearizeAmidKills has its hardest case")
+	}
 	t.Parallel()
 	storetest.Run(t, clustered(natstest.StartCluster(t, natstest.Config{}), time.Minute))
 }
@@ -84,7 +87,7 @@ func TestNodesAreKilled(t *testing.T) {
 	const writers = 6
 	spell := 20 * time.Second
 	if testing.Short() {
-		spell = 8 * time.Second
+		spell = 3 * time.Second
 	}
 	nodes := natstest.StartCluster(t, natstest.Config{})
 	dir, ctx := t.TempDir(), store.Patient(t.Context())

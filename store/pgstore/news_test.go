@@ -136,14 +136,19 @@ func TestListenersAnnounceThemselves(t *testing.T) {
 	until(openSchema(t, url), func() store.Store { return sender })
 }
 
-// TestBouncer runs the contract through a pooler that may run each transaction on
-// another connection.
+// TestBouncer runs the contract, or with -short its hardest case, through a pooler
+// that may run each transaction on another connection.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Bouncer(t)
-	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
+	open := func(ctx context.Context, dir string) (store.Store, error) {
 		return pgstore.Open(ctx, pgtest.Schema(url, dir), pgstore.Options{})
-	})
+	}
+	if testing.Short() {
+		storetest.Linearize(t, open, storetest.LinearizeOptions{})
+		return
+	}
+	storetest.Run(t, open)
 }
 
 // TestBouncerDirect listens on a connection that bypasses the pooler.

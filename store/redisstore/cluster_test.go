@@ -51,15 +51,21 @@ func cluster(t *testing.T) []*redistest.Server {
 	return nodes
 }
 
-// TestCluster runs the contract on a cluster: the node that the URL names has only some
-// of the stores. Then it moves a store to another node under a handle.
+// TestCluster runs the contract, or with -short its hardest case, on a cluster: the node
+// that the URL names has only some of the stores. Then it moves a store to another node
+// under a handle.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
 	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
+		open := func(ctx context.Context, dir string) (store.Store, error) {
 			return redisstore.Open(ctx, redistest.Prefix(nodes[0].URL, dir), redisstore.Options{})
-		})
+		}
+		if testing.Short() {
+			storetest.Linearize(t, open, storetest.LinearizeOptions{})
+			return
+		}
+		storetest.Run(t, open)
 	})
 	t.Run("only database 0", func(t *testing.T) {
 		if s, err := redisstore.Open(t.Context(), nodes[0].URL+"/1", redisstore.Options{}); !errors.Is(err, redisstore.ErrNoDatabase) {

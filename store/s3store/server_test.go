@@ -17,8 +17,12 @@ import (
 )
 
 // TestServer runs the contract on a real server, which keeps objects as files, checks
-// keys, and can be killed.
+// keys, and can be killed. It takes minutes to build, so -short leaves it out: the fake
+// runs the same contract.
 func TestServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a real S3 server is part of make long")
+	}
 	server := s3test.Start(t)
 	open := func(ctx context.Context, dir string) (store.Store, error) {
 		return s3store.Open(ctx, s3test.StoreURL(server.Endpoint, dir), keys)

@@ -64,7 +64,8 @@ var drivers = map[string]storetest.Opener{
 	},
 }
 
-// TestEveryDriver runs the whole contract over every driver in every wrapper.
+// TestEveryDriver runs the whole contract over every driver in every wrapper, or
+// with -short in all of them at once.
 func TestEveryDriver(t *testing.T) {
 	keys := ring(t, "a")
 	wrappers := map[string]func(context.Context, store.Store) (store.Store, error){
@@ -72,6 +73,18 @@ func TestEveryDriver(t *testing.T) {
 		"observed": func(_ context.Context, s store.Store) (store.Store, error) {
 			return observed.New(s, &observed.Stats{}), nil
 		},
+	}
+	if testing.Short() {
+		inner, outer := wrappers["seal"], wrappers["observed"]
+		wrappers = map[string]func(context.Context, store.Store) (store.Store, error){
+			"both": func(ctx context.Context, s store.Store) (store.Store, error) {
+				s, err := inner(ctx, s)
+				if err != nil {
+					return nil, err
+				}
+				return outer(ctx, s)
+			},
+		}
 	}
 	for driver, open := range drivers {
 		for wrapper, wrap := range wrappers {

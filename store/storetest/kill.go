@@ -20,7 +20,7 @@ import (
 )
 
 // KillOptions says how much Kill requires. Zero values mean the defaults. With go
-// test -short it is a fifth.
+// test -short it is a tenth.
 type KillOptions struct {
 	Kills int // kills that count; 0 means 200
 	Acks  int // acknowledged appends over all lives; 0 means 20 000
@@ -66,11 +66,11 @@ func PowerCut(t *testing.T, open Opener, newDisk func(testing.TB) Disk, o KillOp
 	kill(t, open, newDisk, o.sized())
 }
 
-// sized fills in the defaults, and asks for a fifth with -short.
+// sized fills in the defaults, and asks for a tenth with -short.
 func (o KillOptions) sized() KillOptions {
 	o.Kills, o.Acks = cmp.Or(o.Kills, 200), cmp.Or(o.Acks, 20_000)
 	if testing.Short() {
-		o.Kills, o.Acks = (o.Kills+4)/5, (o.Acks+4)/5
+		o.Kills, o.Acks = (o.Kills+9)/10, (o.Acks+9)/10
 	}
 	return o
 }

@@ -18,7 +18,7 @@ import (
 type LinearizeOptions struct {
 	Clients    int // concurrent clients, on two handles; at least 5; 0 means 6
 	Operations int // operations in a history; at least 200; 0 means 240
-	Histories  int // histories, each on a new journal; 0 means 5
+	Histories  int // histories, each on a new journal; 0 means 5, or 1 with go test -short
 }
 
 // Linearize records what concurrent clients on two handles see of one journal and
@@ -41,6 +41,9 @@ func Linearize(t testing.TB, open Opener, o LinearizeOptions) {
 	}
 	if o.Histories == 0 {
 		o.Histories = 5
+		if testing.Short() {
+			o.Histories = 1
+		}
 	}
 	if o.Clients < 5 || o.Operations < 200 || o.Histories < 1 {
 		t.Fatalf("storetest: Linearize with %d clients, %d operations, %d histories proves too little; use at least 5 clients, 200 operations and 1 history", o.Clients, o.Operations, o.Histories)

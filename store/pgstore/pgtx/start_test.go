@@ -272,7 +272,7 @@ func TestStartOneThreadAtOnce(t *testing.T) {
 func TestStartCrash(t *testing.T) {
 	for name, fault := range map[string]faulty.Fault{"lost": faulty.FailBefore, "crash before": faulty.CrashBefore, "conflict": faulty.Conflict} {
 		t.Run(name, func(t *testing.T) {
-			for at, hit := 1, true; hit; at += kit.Sized(3, 1, 1) {
+			for at, hit := 1, true; hit; at += kit.Sized(6, 1, 1) {
 				p := newPlace(t)
 				s := p.open(t)
 				hit = false
@@ -361,7 +361,7 @@ func TestStartsThatAreKilled(t *testing.T) {
 	p.open(t)
 	self, err := os.Executable()
 	kit.NoErr(t, err)
-	for range kit.Sized(5, 40, 320) {
+	for range kit.Sized(3, 40, 320) {
 		cmd := exec.CommandContext(t.Context(), self)
 		cmd.Env = append(os.Environ(), "PGTX_STARTER="+p.name())
 		out, err := cmd.CombinedOutput()
