@@ -30,7 +30,7 @@ WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|Sma
 SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSeeEachOthersFiles|MadeOnceByItsStep|AStepPutsOnce|AreThoseOfTheFrame|NothingTakenEverywhere
 
 # The contract on all stores, and what else of stores and servers has a short form.
-STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
+STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|EachTwoCallsFail|WebInterface|ReconnectAtRandom|StalledPages|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations

@@ -396,7 +396,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 func realClients(t *testing.T, url string) {
 	kills, cuts := 20, int64(500)
 	if testing.Short() {
-		kills, cuts = 3, 60
+		kills, cuts = 3, 30
 	}
 	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()

@@ -466,7 +466,10 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 	fork := servertest.Must(s.Runtime.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"}))(t)
 	s.Begin("fork", "count", 3)
 	_ = fork
-	const runs = 12
+	runs := 12
+	if testing.Short() {
+		runs = 3
+	}
 	for _, thread := range []string{"base", "fork"} {
 		if thread == "fork" {
 			for _, run := range mustThread(t, s, "fork").Runs {

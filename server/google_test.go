@@ -58,7 +58,10 @@ func googleSite(t *testing.T) (s *servertest.Site, ui string) {
 // of replies and without, live and after a reload; a confirmation is no edit,
 // and a session can be renamed.
 func TestWebInterfaceOfADK(t *testing.T) {
-	for _, streaming := range []bool{false, true} {
+	for _, streaming := range []bool{true, false} {
+		if testing.Short() && !streaming {
+			continue // part of make long
+		}
 		t.Run(fmt.Sprint("streaming ", streaming), func(t *testing.T) {
 			s, ui := googleSite(t)
 			p := openBrowser(t, ui)

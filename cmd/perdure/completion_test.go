@@ -18,6 +18,10 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made := t.TempDir() // each shell gets a copy
+	for _, id := range []string{"$(touch PWNED)1", "$(touch PWNED)2", "`touch PWNED`", "a;touch PWNED;", "(touch PWNED)", "{touch,PWNED}"} {
+		launch(t, made, []string{beHostile + "=1"}, "run", "pay", "lines", "--thread", id, "--store", "sqlite:"+filepath.Join(made, "x.db")).ends(4)
+	}
 	for shell, start := range map[string]string{
 		// What completion needs of the package bash-completion.
 		"bash": `bash --norc --noprofile -c 'printf %s "_get_comp_words_by_ref() { cur=\${COMP_WORDS[COMP_CWORD]} prev= words=(\"\${COMP_WORDS[@]}\") cword=\$COMP_CWORD; }; source <(perdure completion bash)" > rc; exec bash --rcfile rc -i'`,
@@ -27,6 +31,9 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			needs(t, shell)
 			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+				t.Fatal(err)
+			}
 			tmux := terminals(t, dir)
 			store := "sqlite:" + filepath.Join(dir, "x.db")
 			named := filepath.Join(t.TempDir(), "perdure") // completion is for the name of the program
@@ -35,9 +42,6 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 			}
 			if err := os.WriteFile(filepath.Join(dir, "perdure"), fmt.Appendf(nil, "#!/bin/sh\necho \"$@\" >> %s/calls\nPERDURE_STORE=%s exec %s \"$@\"\n", dir, store, named), 0o700); err != nil {
 				t.Fatal(err)
-			}
-			for _, id := range []string{"$(touch PWNED)1", "$(touch PWNED)2", "`touch PWNED`", "a;touch PWNED;", "(touch PWNED)", "{touch,PWNED}"} {
-				launch(t, dir, []string{beHostile + "=1"}, "run", "pay", "lines", "--thread", id, "--store", store).ends(4)
 			}
 			tmux.do("new-session", "-d", "-s", shell, "-x", "120", "-y", "24", "-c", dir, "env PATH="+dir+":$PATH HOME="+dir+" "+start)
 			tmux.shows(shell, "\nready", "C-u", "echo read''y", "Enter")

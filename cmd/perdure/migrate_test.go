@@ -35,7 +35,7 @@ func TestMigrateIsKilled(t *testing.T) {
 			dir := t.TempDir()
 			from, to := "sqlite:"+filepath.Join(dir, "source.db"), target(t, dir)
 			var threads []string
-			for i := range 6 {
+			for i := range kit.Sized(2, 6, 6) {
 				threads = append(threads, fmt.Sprint("thread-", i))
 				launch(t, dir, []string{beHostile + "=1"}, "run", "pay", "lines", "--thread", threads[i], "--store", from).ends(4)
 			}

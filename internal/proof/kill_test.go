@@ -36,7 +36,7 @@ import (
 // kill -9 does, and starts it again until the flows end. Then their results
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
-	kills := kit.Sized(20, 300, 1000)
+	kills := kit.Sized(8, 300, 1000)
 	for _, scheme := range []string{"sqlite", "file", "postgres", "redis", "nats", "s3"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {

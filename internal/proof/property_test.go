@@ -43,14 +43,14 @@ import (
 // far they came holds for them too.
 func TestRandomFlowsSurviveCrashes(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		seen := randomFlows(t, inMemory, kit.Sized(250, 250, 5000)) // with -short, rapid checks a fifth
+		seen := randomFlows(t, inMemory, kit.Sized(125, 250, 5000)) // with -short, rapid checks a fifth
 		if !t.Failed() && !testing.Short() {                        // which plays too few for all that is to be met
 			seen.check(t)
 		}
 	})
-	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(50, 100, 1000)) })
-	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(50, 100, 1000)) })
-	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(50, 100, 1000)) })
+	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(25, 100, 1000)) })
+	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(25, 100, 1000)) })
+	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(25, 100, 1000)) })
 	t.Run("s3", func(t *testing.T) { randomFlows(t, kit.At(s3test.Empty)(t), kit.Sized(25, 100, 1000)) })
 }
 
@@ -96,10 +96,10 @@ func randomFlows(t *testing.T, create func() store.Store, checks int) *coverage 
 // TestFixedFlowsSurviveEveryCrash plays flows that are easily got wrong, with
 // a crash at every append and in every leaf.
 func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(3, 1, 1)) })
-	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(24, 3, 1)) })
-	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(24, 3, 1)) })
-	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(24, 3, 1)) })
+	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(6, 1, 1)) })
+	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(48, 3, 1)) })
+	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(48, 3, 1)) })
+	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(48, 3, 1)) })
 	t.Run("s3", func(t *testing.T) { fixedFlows(t, kit.At(s3test.Empty)(t), kit.Sized(48, 3, 1)) })
 }
 
