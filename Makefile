@@ -32,9 +32,15 @@ SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSe
 # The contract on all stores, and what else of stores and servers has a short form.
 STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|EachTwoCallsFail|WebInterface|ReconnectAtRandom|StalledPages|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
 
-.PHONY: long
+.PHONY: long long-proof long-rest
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target long-proof long-rest
+
+# Its kills and takeovers mostly wait.
+long-proof:
 	$(SUM) $(RACE) -timeout 60m ./internal/proof
+
+long-rest:
 	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk|$(STORES)' ./store/... ./server ./cmd/perdure
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 	PERDURE_SWEEPS=memory $(SUM) $(RACE) -timeout 30m -run '$(SWEEPS)' -skip '$(WHOLE)' ./agent ./agent/memory ./examples/... ./internal/engine ./internal/lifecycle ./perduretest

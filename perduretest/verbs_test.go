@@ -172,7 +172,7 @@ func playEvery(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
-	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("nats", kit.At(natstest.Volatile))
 	kit.Costly("s3", kit.At(s3test.Empty))
 }
 

@@ -24,7 +24,7 @@ import (
 func init() {
 	sweeps.Stores["postgres"] = kit.Postgres
 	sweeps.Stores["redis"] = kit.Redis
-	sweeps.Stores["nats"] = kit.At(natstest.Volatile)
+	kit.Costly("nats", kit.At(natstest.Volatile))
 	kit.Costly("s3", kit.At(s3test.Empty))
 }
 
