@@ -50,8 +50,8 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(25, 100, 1000)) })
 	t.Run("redis", func(t *testing.T) { randomFlows(t, kit.Redis(t), kit.Sized(25, 100, 1000)) })
-	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(25, 100, 1000)) })
-	t.Run("s3", func(t *testing.T) { randomFlows(t, kit.At(s3test.Empty)(t), kit.Sized(25, 100, 1000)) })
+	t.Run("nats", func(t *testing.T) { randomFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(25, 50, 1000)) })
+	t.Run("s3", func(t *testing.T) { randomFlows(t, kit.At(s3test.Empty)(t), kit.Sized(25, 50, 1000)) })
 }
 
 func inMemory() store.Store { return memstore.New() }
@@ -99,8 +99,8 @@ func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(6, 1, 1)) })
 	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(48, 3, 1)) })
 	t.Run("redis", func(t *testing.T) { fixedFlows(t, kit.Redis(t), kit.Sized(48, 3, 1)) })
-	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(48, 3, 1)) })
-	t.Run("s3", func(t *testing.T) { fixedFlows(t, kit.At(s3test.Empty)(t), kit.Sized(48, 3, 1)) })
+	t.Run("nats", func(t *testing.T) { fixedFlows(t, kit.At(natstest.Volatile)(t), kit.Sized(48, 12, 1)) })
+	t.Run("s3", func(t *testing.T) { fixedFlows(t, kit.At(s3test.Empty)(t), kit.Sized(48, 12, 1)) })
 }
 
 // fixedFlows plays flows on stores that create makes, with every n-th crash.
