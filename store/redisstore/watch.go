@@ -75,8 +75,11 @@ func (n *news) poll() {
 				text, err = c.Info(ctx, "persistence").Result()
 				return err
 			})
-			info := parseInfo(text)
-			now := info["rdb_changes_since_last_save"] + " " + info["rdb_last_save_time"] + " " + info["aof_current_size"]
+			now := ""
+			if err == nil { // otherwise the call may go on
+				info := parseInfo(text)
+				now = info["rdb_changes_since_last_save"] + " " + info["rdb_last_save_time"] + " " + info["aof_current_size"]
+			}
 			if err == nil && now != seen || errors.Is(err, ErrPassword) {
 				n.s.WakeAll()
 				seen = now
