@@ -225,7 +225,7 @@ func TestDisk(t *testing.T) {
 		f.Close()
 	}
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	c.MaxDisk = 0
 	if got := start(t, c).server.JetStreamConfig().MaxStore; freeDisk(c.Dir) > 0 && got < has {
