@@ -1,0 +1,186 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func init() {
+	Register("file", func(_ context.Context, url string) (Place, error) {
+		path := strings.TrimPrefix(strings.TrimPrefix(url, "file:"), "//")
+		if path == "" {
+			return nil, fmt.Errorf("%w: the URL names no folder; write it like file:DIR", ErrInvalid)
+		}
+		return Dir(path)
+	})
+}
+
+// Dir returns the place in a folder, which it creates if there is none. An object
+// is a file: it is written under another name, synced and renamed, and then its
+// folder is synced. Only the user of the process may read what it creates.
+func Dir(path string) (Place, error) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = os.MkdirAll(path, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	return &dir{path}, nil
+}
+
+type dir struct{ path string }
+
+var _ Place = (*dir)(nil)
+
+// partMark begins the names of files that are being written. No object's name has
+// a part that begins with a dot.
+const partMark = ".part-"
+
+func (d *dir) URL() string { return "file:" + filepath.ToSlash(d.path) }
+
+// file returns the path of the file of an object.
+func (d *dir) file(name string) (string, error) {
+	if err := CheckName(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.path, filepath.FromSlash(name)), nil
+}
+
+func (d *dir) Put(ctx context.Context, name string, r io.Reader) error {
+	path, err := d.file(name)
+	if err == nil {
+		err = d.put(ctx, path, r)
+	}
+	if err != nil {
+		return fmt.Errorf("archive: writing %s: %w", name, err)
+	}
+	return nil
+}
+
+func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, partMark)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := io.Copy(f, r); err != nil {
+		return err
+	}
+	if err := errors.Join(ctx.Err(), f.Sync()); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return d.syncUp(folder)
+}
+
+// syncUp syncs a folder and those above it in the place, any of which may be new.
+func (d *dir) syncUp(folder string) error {
+	for {
+		if err := syncFolder(folder); err != nil {
+			return err
+		}
+		if len(folder) <= len(d.path) {
+			return nil
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
+	path, err := d.file(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s in %s", ErrNotFound, name, d.URL())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive: reading %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (d *dir) Delete(_ context.Context, name string) error {
+	path, err := d.file(name)
+	if err != nil {
+		return err
+	}
+	// Files that a writer of this object left behind when it died may hold a part
+	// of it.
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), partMark+"*"))
+	for _, file := range append(left, path) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("archive: deleting %s: %w", name, err)
+		}
+	}
+	folder := filepath.Dir(path)
+	for folder != d.path && os.Remove(folder) == nil { // only if it is empty
+		folder = filepath.Dir(folder)
+	}
+	if err := syncFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("archive: deleting %s: %w", name, err)
+	}
+	return nil
+}
+
+func (d *dir) List(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		var names []string
+		root := d.path // the deepest folder that holds every name with the prefix
+		if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+			if err := CheckName(prefix[:i]); err != nil {
+				yield("", err)
+				return
+			}
+			root = filepath.Join(d.path, filepath.FromSlash(prefix[:i]))
+		}
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil // deleted meanwhile
+				}
+				return err
+			}
+			rel, err := filepath.Rel(d.path, path)
+			name := filepath.ToSlash(rel)
+			if err == nil && !e.IsDir() && CheckName(name) == nil && strings.HasPrefix(name, prefix) && name > after {
+				names = append(names, name)
+			}
+			return errors.Join(err, ctx.Err())
+		})
+		if err != nil {
+			yield("", fmt.Errorf("archive: listing %s: %w", d.URL(), err))
+			return
+		}
+		slices.Sort(names) // a walk orders by folder
+		for _, name := range names {
+			if !yield(name, nil) {
+				return
+			}
+		}
+	}
+}
