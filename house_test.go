@@ -116,7 +116,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/natstest`, `FOREIGN`},
 		{`\./internal/services`, `PERDURE/internal/(pg|redis|nats|s3)test|FOREIGN`},
-		{`\./internal/(bell|clock|linediff|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
+		{`\./internal/(bell|clock|linediff|logbook|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./server/internal/feed`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -80,38 +80,37 @@ type ParentInfo struct {
 
 // Run is what is known about a run.
 type Run struct {
-	Thread     string           `json:"thread"`
-	ID         string           `json:"id"`
-	Seq        uint64           `json:"seq"` // of the entry that queued it
-	Flow       string           `json:"flow"`
-	Status     Status           `json:"status"`
-	Created    time.Time        `json:"created"`
-	Started    time.Time        `json:"started,omitzero"`
-	Ended      time.Time        `json:"ended,omitzero"`
-	Output     json.RawMessage  `json:"output,omitempty"`
-	Err        error            `json:"-"`               // why it failed, as recorded
-	Error      string           `json:"error,omitempty"` // the same as text
-	Codes      []string         `json:"codes,omitempty"` // the codes that it matches, see [Coded]
-	Steps      int              `json:"steps"`           // outcomes recorded so far
-	Last       string           `json:"last,omitempty"`  // path of the newest outcome
-	Plan       []PlanStep       `json:"plan,omitempty"`
-	Waits      []Wait           `json:"waits,omitempty"`
-	Asks       []AskInfo        `json:"asks,omitempty"`     // open ones
-	Children   []ChildInfo      `json:"children,omitempty"` // in the order of their Spawn
-	Resumes    int              `json:"resumes"`            // how often it continued after its first pass
-	Retries    int              `json:"retries"`            // by a person
-	Paused     time.Time        `json:"paused,omitzero"`    // when a person paused it, if it is paused
-	Since      time.Time        `json:"suspended,omitzero"` // when it began to wait, if it waits
-	Errors     []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, even if retried or handled
-	Failed     []FailedBranch   `json:"failed,omitempty"`   // branches that have failed while the run continues or waits
-	Spent      map[string]int64 `json:"spent,omitempty"`
-	Budget     map[string]int64 `json:"budget,omitempty"`
-	Unknown    []string         `json:"unknown,omitempty"`     // at-most-once steps whose outcome nobody knows
-	Diff       string           `json:"diff,omitempty"`        // why it is blocked
-	Idle       string           `json:"idle,omitempty"`        // why nothing would continue it: no living worker has its flow
-	Version    string           `json:"version,omitempty"`     // of the code that ran it last
-	PostMortem *PostMortem      `json:"post_mortem,omitempty"` // of a run that was quarantined
-	Steering   bool             `json:"steering,omitempty"`    // not a run yet but input for Take, see Steer
+	Thread   string           `json:"thread"`
+	ID       string           `json:"id"`
+	Seq      uint64           `json:"seq"` // of the entry that queued it
+	Flow     string           `json:"flow"`
+	Status   Status           `json:"status"`
+	Created  time.Time        `json:"created"`
+	Started  time.Time        `json:"started,omitzero"`
+	Ended    time.Time        `json:"ended,omitzero"`
+	Output   json.RawMessage  `json:"output,omitempty"`
+	Err      error            `json:"-"`               // why it failed, as recorded
+	Error    string           `json:"error,omitempty"` // the same as text
+	Codes    []string         `json:"codes,omitempty"` // the codes that it matches, see [Coded]
+	Steps    int              `json:"steps"`           // outcomes recorded so far
+	Last     string           `json:"last,omitempty"`  // path of the newest outcome
+	Plan     []PlanStep       `json:"plan,omitempty"`
+	Waits    []Wait           `json:"waits,omitempty"`
+	Asks     []AskInfo        `json:"asks,omitempty"`     // open ones
+	Children []ChildInfo      `json:"children,omitempty"` // in the order of their Spawn
+	Resumes  int              `json:"resumes"`            // how often it continued after its first pass
+	Retries  int              `json:"retries"`            // by a person
+	Paused   time.Time        `json:"paused,omitzero"`    // when a person paused it, if it is paused
+	Since    time.Time        `json:"suspended,omitzero"` // when it began to wait, if it waits
+	Errors   []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, even if retried or handled
+	Failed   []FailedBranch   `json:"failed,omitempty"`   // branches that have failed while the run continues or waits
+	Spent    map[string]int64 `json:"spent,omitempty"`
+	Budget   map[string]int64 `json:"budget,omitempty"`
+	Unknown  []string         `json:"unknown,omitempty"`  // at-most-once steps whose outcome nobody knows
+	Diff     string           `json:"diff,omitempty"`     // why it is blocked
+	Idle     string           `json:"idle,omitempty"`     // why nothing would continue it: no living worker has its flow
+	Version  string           `json:"version,omitempty"`  // of the code that ran it last
+	Steering bool             `json:"steering,omitempty"` // not a run yet but input for Take, see Steer
 }
 
 // FailedBranch is a branch of a [Group] whose newest outcome is a failure.
@@ -267,12 +266,6 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		f := run.Failing[branch]
 		info.Failed = append(info.Failed, FailedBranch{Branch: tree.Names(branch), Path: tree.Names(f.Path), Seq: f.Seq, Time: clock.Stamp(f.Time), Error: f.Fail.Msg})
 	}
-	if run.PostMortem.JSON != nil {
-		info.PostMortem = new(PostMortem)
-		if json.Unmarshal(run.PostMortem.JSON, info.PostMortem) != nil {
-			info.PostMortem = nil
-		}
-	}
 	for _, c := range run.Children {
 		info.Children = append(info.Children, ChildInfo{Path: tree.Names(c.Path), Thread: c.ID, Flow: c.Flow, Joined: c.Joined})
 	}
@@ -302,14 +295,6 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 	out, err := r.core.threads.Output(ctx, o, run)
 	info.Output = bytes.Clone(out)
 	return info, errors.Join(append(errs, err)...)
-}
-
-// PostMortem is what is known about a quarantined run.
-type PostMortem struct {
-	Deaths  int         `json:"deaths"`            // in a row
-	Workers []string    `json:"workers,omitempty"` // that died, newest last
-	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest recorded ones
-	Events  []EventRef  `json:"events,omitempty"`  // the last ones
 }
 
 func planDone(t *tree.Tree, path string) bool {

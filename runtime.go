@@ -23,6 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/logbook"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/worker"
 	"github.com/perdure/perdure/store"
@@ -96,7 +97,7 @@ type core struct {
 	flows   map[string]Flow
 	version string
 	own     bool // the store was opened here
-
+	book    *logbook.Book
 }
 
 // Open opens the store at a URL and returns a runtime with the flows and the zero
@@ -166,6 +167,8 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	c.book = logbook.New(log.Handler())
+	log = slog.New(c.book)
 	var err error
 	if c.threads, err = threads.New(ctx, s, log, c.opts.Lease); err != nil {
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)

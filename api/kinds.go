@@ -32,7 +32,7 @@ var EventKinds = []EventKind{
 	{"suspended", "the run waits; error names branches that have failed in the meantime", []string{"error"}, false},
 	{"released", "the worker released the run", nil, true},
 	{"blocked", "the code does not match the record: diff shows where", []string{"diff"}, false},
-	{"quarantined", "the run killed too many workers: value is the post-mortem", []string{"error", "value"}, false},
+	{"quarantined", "the run killed too many workers: value says how many deaths in a row it was", []string{"error", "value"}, false},
 	{"ended", "the run has ended: status says how, value is the output", []string{"status", "value", "value_of", "error"}, false},
 
 	{"step", "a step is finished: value is its result, or error says why it failed", []string{"value", "value_of", "error", "took_us"}, false},

@@ -34,6 +34,7 @@ const (
 	TypeLines   = "application/x-ndjson"
 	TypeBytes   = "application/octet-stream"
 	TypeText    = "text/plain"
+	TypeZip     = "application/zip"
 )
 
 // Info describes an operation.

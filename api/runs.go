@@ -70,6 +70,14 @@ type Resumed struct {
 	Note    string       `json:"note,omitempty" jsonschema:"why there was nothing to do"`
 }
 
+// BundleRun asks for a bundle about a run, to attach to a ticket.
+type BundleRun struct {
+	OneRun
+	Names    bool `query:"names" json:"-" jsonschema:"with the names of flows, steps, signals and units"`
+	Hosts    bool `query:"hosts" json:"-" jsonschema:"with the names of machines"`
+	Contents bool `query:"contents" json:"-" jsonschema:"with everything: names, texts of errors, the whole thread"`
+}
+
 // Operations on runs.
 var (
 	RunsNew = define[Start, perdure.Run]("runs.new", "POST /v1/runs", ScopeRun,
@@ -83,6 +91,12 @@ var (
 		"get a run")
 	RunsWait = define[WaitRun, Waited]("runs.wait", "GET /v1/threads/{thread}/runs/{run}/wait", ScopeRead,
 		"wait until a run has ended or cannot continue without input")
+	RunsPostMortem = define[OneRun, perdure.PostMortem]("runs.postmortem", "GET /v1/threads/{thread}/runs/{run}/postmortem", ScopeRead,
+		"say why a run went wrong, what it may have done, and what can be done now",
+		doc("It gathers errors, stacks of panics, passes of workers, lost workers, what was spent, and effects that may have happened, from the run's journal. It is meant for failed, blocked and quarantined runs, and works for all."))
+	RunsBundle = define[BundleRun, []byte]("runs.bundle", "GET /v1/threads/{thread}/runs/{run}/bundle", ScopeAdmin,
+		"get a zip file about a run, for a support ticket", gives(TypeZip),
+		doc("It has the post-mortem, the shape of the journal, versions, options, workers and log lines. Without contents, nothing that users, models or tools wrote is in it."))
 	RunsCancel = define[ControlRun, perdure.Run]("runs.cancel", "POST /v1/threads/{thread}/runs/{run}/cancel", ScopeRun,
 		"cancel a run")
 	RunsPause = define[ControlRun, perdure.Run]("runs.pause", "POST /v1/threads/{thread}/runs/{run}/pause", ScopeRun,

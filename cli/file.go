@@ -52,17 +52,12 @@ func (a *app) export(ctx context.Context, l *link.Link, in api.ExportThread, to 
 		_, err = io.Copy(a.term.Out, body)
 		return err
 	}
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return exit.Usage(fmt.Errorf("%s exists; choose another file", to))
-	}
+	n, err := saveFile(to, func(w io.Writer) error {
+		_, err := io.Copy(w, body)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	n, err := io.Copy(f, body)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		os.Remove(to)
-		return fmt.Errorf("exporting to %s, which is removed: %w", to, err)
 	}
 	if a.term.JSON {
 		return a.term.PrintJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})

@@ -38,10 +38,10 @@ const exitHelp = `Every command ends with one of these codes:
 // groups are the headings in the list of commands.
 var groups = []struct{ id, title, commands string }{
 	{"begin", "Begin:", "demo init dev run chat"},
-	{"look", "Look:", "threads show events state diff"},
+	{"look", "Look:", "threads show postmortem events state diff"},
 	{"control", "Control runs:", "signal pause resume cancel retry fork rewind"},
 	{"people", "People:", "asks answer rules"},
-	{"data", "Data:", "memory export import verify erase"},
+	{"data", "Data:", "memory bundle export import verify erase"},
 	{"operate", "Operate:", "serve worker workers flows token doctor bench migrate"},
 	{"more", "More:", "completion help version exit-codes"},
 }

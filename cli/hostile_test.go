@@ -104,7 +104,7 @@ func TestAHostileServer(t *testing.T) {
 	p := &place{t: t, flags: []string{"--server", srv.URL}}
 	for _, fails = range []bool{false, true} {
 		for _, command := range []string{
-			"threads", "asks", "asks A", "asks A --full", "answer", "answer A", "answer A --approve", "show t", "show t r", "show t --messages", "events t", "state t", "state t k", "diff t 1",
+			"threads", "asks", "asks A", "asks A --full", "answer", "answer A", "answer A --approve", "show t", "show t r", "show t --messages", "postmortem t", "events t", "state t", "state t k", "diff t 1",
 			"workers", "flows", "rules list", "token list", "token create a", "memory list", "memory get a/b", "memory put a/b 1", "pause t", "resume t", "cancel t", "retry t", "rewind t 1", "fork t", "verify t",
 			"run f x", "run f x --detach", "run f x --watch", "signal t s", "erase t --yes", "export t",
 		} {
@@ -194,7 +194,7 @@ func TestCommandsShowHostileTextsSafely(t *testing.T) {
 		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exit.Waiting)
 		p.run("", "memory", "put", "a/"+url(evil), evil).want(exit.OK)
 		for _, args := range [][]string{
-			{"threads"}, {"show", "e"}, {"show", "o"}, {"show", "c", "--messages"}, {"events", "e"}, {"events", "o"}, {"asks"}, {"state", "o"}, {"state", "o", "note"},
+			{"threads"}, {"show", "e"}, {"show", "o"}, {"postmortem", "o"}, {"show", "c", "--messages"}, {"events", "e"}, {"events", "o"}, {"asks"}, {"state", "o"}, {"state", "o", "note"},
 			{"diff", "o", "2"}, {"memory", "list"}, {"run", "echo", evil}, {"run", "order", evil, "--watch"}, {"show", evil}, {"run", evil}, {"answer", evil, "--approve"},
 			{"threads", "--json"}, {"show", "e", "--json"}, {"events", "o", "--json"}, {"asks", "--json"}, {"state", "o", "--json"}, {evil},
 		} {

@@ -170,13 +170,13 @@ func (a *app) root() *cobra.Command {
 // commands creates the commands.
 var commands = []func(*app) *cobra.Command{
 	initCommand, devCommand, runCommand, chatCommand,
-	threadsCommand, showCommand, eventsCommand, stateCommand, diffCommand,
+	threadsCommand, showCommand, postMortemCommand, eventsCommand, stateCommand, diffCommand,
 	controlCommand("pause", "  perdure pause trip-7\n  perdure pause trip-7 --reason \"wait for the audit\"", api.RunsPause),
 	controlCommand("cancel", "  perdure cancel trip-7\n  perdure cancel trip-7 RUN --reason \"not needed\"", api.RunsCancel),
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	asksCommand, answerCommand, rulesCommand,
-	memoryCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
+	memoryCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
 	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }

@@ -165,6 +165,9 @@ func (a *app) runNext(r *perdure.Run) {
 			verb = "resume"
 		}
 		a.term.Print(fmt.Sprintf("  %s    %s\n            %s\n", a.term.Style(terminal.Amber, "next"), strings.Join(safe.Wrap(do, a.term.WrapAt(10)), "\n          "), a.command(verb, "", r.Thread, r.ID)))
+		if r.Status != perdure.Paused {
+			a.term.Print("            " + a.command("postmortem", "", r.Thread, r.ID) + "\n")
+		}
 	}
 	for i := range r.Asks {
 		a.term.Print("  " + a.askLine(&r.Asks[i]))

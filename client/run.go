@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -49,6 +50,19 @@ func (c *Client) StartAgain(ctx context.Context, thread, run string, n perdure.N
 func (c *Client) GetRun(ctx context.Context, thread, run string) (*perdure.Run, error) {
 	found, err := Do(ctx, c, api.RunsGet, one(thread, run))
 	return withError(found), err
+}
+
+// PostMortem gathers what the journal tells about a run: see
+// [perdure.Runtime.PostMortem].
+func (c *Client) PostMortem(ctx context.Context, thread, run string) (*perdure.PostMortem, error) {
+	return Do(ctx, c, api.RunsPostMortem, one(thread, run))
+}
+
+// Bundle writes a zip file about a run: see [perdure.Runtime.Bundle]. The server
+// says about itself what it wants to; About is ignored. After an error the file is
+// incomplete.
+func (c *Client) Bundle(ctx context.Context, thread, run string, w io.Writer, o perdure.BundleOptions) error {
+	return download(ctx, c, api.RunsBundle, api.BundleRun{OneRun: one(thread, run), Names: o.Names, Hosts: o.Hosts, Contents: o.Contents}, w, "the bundle of thread "+thread)
 }
 
 // Wait waits until a run has ended or cannot continue without input: see

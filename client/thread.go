@@ -96,7 +96,12 @@ func (c *Client) Erase(ctx context.Context, thread string, o perdure.EraseOption
 // Export writes a thread as one file of JSON lines. It streams; after an error
 // the file is incomplete, which [perdure.VerifyExport] detects.
 func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdure.ExportOptions) error {
-	body, err := Open(ctx, c, api.ThreadsExport, api.ExportThread{Thread: thread, Redact: o.Redact}, nil)
+	return download(ctx, c, api.ThreadsExport, api.ExportThread{Thread: thread, Redact: o.Redact}, w, "the export of thread "+thread)
+}
+
+// download copies the answer of an operation.
+func download[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In, w io.Writer, what string) error {
+	body, err := Open(ctx, c, op, in, nil)
 	if err != nil {
 		return err
 	}
@@ -105,7 +110,7 @@ func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdu
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("client: the export of thread %s was cut off: %w", thread, err)
+		return fmt.Errorf("client: %s was cut off: %w", what, err)
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ func (s *Server) runRoutes() {
 		return c.Runtime.GetRun(ctx, in.Thread, runID(in.Run))
 	})
 	handle(s, api.RunsWait, s.waitRun)
+	handle(s, api.RunsPostMortem, func(ctx context.Context, c *Call, in *api.OneRun) (*perdure.PostMortem, error) {
+		return c.Runtime.PostMortem(ctx, in.Thread, runID(in.Run))
+	})
+	raw(s, api.RunsBundle, s.bundleRun)
 	handle(s, api.RunsCancel, control((*perdure.Runtime).Cancel))
 	handle(s, api.RunsPause, control((*perdure.Runtime).Pause))
 	handle(s, api.RunsRetry, control((*perdure.Runtime).Retry))

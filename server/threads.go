@@ -148,13 +148,20 @@ func (s *Server) eraseThread(ctx context.Context, c *Call, in *api.EraseThread) 
 // maxImport is the size of the largest import in bytes.
 const maxImport = 1 << 30
 
-// exportThread streams a thread as a file. If that fails after a part was sent,
-// the connection is aborted: the file must not look complete.
+// exportThread streams a thread as a file.
 func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ExportThread) error {
+	return s.sendFile(w, r, c, api.TypeLines, in.Thread, in.Thread+".ndjson", func() error {
+		return c.Runtime.Export(r.Context(), in.Thread, w, perdure.ExportOptions{Redact: in.Redact})
+	})
+}
+
+// sendFile streams a file. If that fails after a part was sent, the connection is
+// aborted: the file must not look complete.
+func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, c *Call, media, thread, name string, write func() error) error {
 	h := w.Header()
-	h.Set("Content-Type", api.TypeLines)
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": in.Thread + ".ndjson"}))
-	err := c.Runtime.Export(r.Context(), in.Thread, w, perdure.ExportOptions{Redact: in.Redact})
+	h.Set("Content-Type", media)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	err := write()
 	switch {
 	case err == nil:
 		return nil
@@ -162,7 +169,7 @@ func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *Call, i
 		h.Del("Content-Disposition")
 		return err
 	case r.Context().Err() == nil:
-		s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
+		s.opts.Logger.Error("a file was cut off", "operation", r.Pattern, "thread", thread, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -74,7 +74,7 @@ type Run struct {
 	SuspendedAt int64 `json:",omitzero"` // 0 unless it waits
 	Silent      bool  `json:",omitzero"` // no sign of life since the last claim
 	Resting     bool  `json:",omitzero"` // silent, but only because it waits
-	PostMortem  Value `json:",omitzero"` // of the quarantine
+	PostMortem  Value `json:",omitzero"` // what the worker that quarantined it knew
 
 	Steps    int              `json:",omitzero"` // outcomes so far
 	Last     string           `json:",omitzero"` // path of the newest one

@@ -130,6 +130,12 @@ func (r *Control) Retry(ctx context.Context, thread, run string, n Note) error {
 	})
 }
 
+// CanRetry returns an error that says why a run cannot be retried, nil if it can.
+func CanRetry(t *journal.Thread, run *journal.Run) error {
+	_, _, err := retryLines(t, run, Note{})
+	return err
+}
+
 func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []string, error) {
 	switch run.Status {
 	case journal.StatusBlocked, journal.StatusQuarantined:

@@ -311,8 +311,8 @@ func (x *chaosStorm) retry(ctx context.Context, run *perdure.Run) error {
 	x.mu.Lock()
 	x.quarantined++
 	x.mu.Unlock()
-	if run.PostMortem == nil || run.PostMortem.Deaths < 5 || len(run.PostMortem.Workers) == 0 {
-		return fmt.Errorf("run %s was quarantined with the post-mortem %+v", run.ID, run.PostMortem)
+	if m, err := x.rt.PostMortem(ctx, run.Thread, run.ID); err != nil || m.Status == perdure.Quarantined && (m.Deaths < 5 || m.Lost < 5) {
+		return fmt.Errorf("run %s was quarantined with the post-mortem %+v, %w", run.ID, m, err)
 	}
 	return x.rt.Retry(ctx, run.Thread, run.ID, perdure.Note{By: "test"})
 }

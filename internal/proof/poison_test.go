@@ -72,7 +72,9 @@ func poisonCrew(t *testing.T, scheme string) {
 	for _, kind := range kinds {
 		run, err := c.rt.GetRun(c.Context(), kind, "")
 		kit.NoErr(t, err)
-		if m := run.PostMortem; m == nil || m.Deaths != 5 || len(m.Workers) < 5 || len(m.Events) == 0 || run.Last != "/before" {
+		m, err := c.rt.PostMortem(c.Context(), kind, "")
+		kit.NoErr(t, err)
+		if m.Deaths != 5 || m.Lost < 5 || len(m.Events) == 0 || run.Last != "/before" {
 			t.Errorf("the run that dies of %s is %s, last %s, with the post-mortem %+v", kind, run.Status, run.Last, m)
 		}
 	}

@@ -104,8 +104,9 @@ func TestPoisonIsQuarantined(t *testing.T) {
 	kit.Bubble(t, "with a post-mortem", func(t *testing.T) {
 		v, m := scene(t)
 		run := m.WaitFor("t", perdure.Quarantined)
-		if p := run.PostMortem; p == nil || p.Deaths != 5 || len(p.Workers) != 5 || len(p.Events) == 0 {
-			t.Errorf("the post-mortem is %+v", p)
+		p, err := m.PostMortem(t.Context(), "t", run.ID)
+		if err != nil || p.Deaths != 5 || p.Lost != 5 || len(p.Passes) != 5 || len(p.Effects) != 5 || len(p.Events) == 0 || p.Next[0].Do != "retry" {
+			t.Errorf("the post-mortem is %+v, %v", p, err)
 		}
 		if run.Err == nil || run.Error == "" {
 			t.Errorf("the run says %v", run.Err)

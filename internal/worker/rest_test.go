@@ -93,12 +93,12 @@ func TestAWorkerThatDiesWhileARunWaitsDidNotDieOfIt(t *testing.T) {
 			mended.Store(c.deaths == 0)
 			k := kit.New(t, s, perdure.Options{}, flow)
 			time.Sleep(time.Hour)
-			run, err := k.GetRun(t.Context(), "t", "")
+			run, err := k.PostMortem(t.Context(), "t", "")
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case c.deaths == 0 && run.Status != perdure.Succeeded, c.deaths > 0 && (run.Status != perdure.Quarantined || run.PostMortem.Deaths != c.deaths):
-				t.Errorf("it is %s, with the post-mortem %+v\n%s", run.Status, run.PostMortem, k.Trace("t"))
+			case c.deaths == 0 && run.Status != perdure.Succeeded, c.deaths > 0 && (run.Status != perdure.Quarantined || run.Deaths != c.deaths):
+				t.Errorf("it is %s, with the post-mortem %+v\n%s", run.Status, run, k.Trace("t"))
 			}
 		})
 	}

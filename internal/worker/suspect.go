@@ -10,10 +10,8 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
 )
 
 // A run whose claim is followed by nothing has killed its worker, or was there
@@ -149,53 +147,18 @@ func (w *Worker) NotSuspect(thread string) {
 	}
 }
 
-// postMortem is what is known about a quarantined run: see perdure.PostMortem,
-// which is read from it.
+// postMortem is what only the worker that quarantines a run knows. The rest is in
+// the journal: see perdure.PostMortem.
 type postMortem struct {
-	Deaths  int         `json:"deaths"`
-	Workers []string    `json:"workers,omitempty"`
-	Errors  []errorNote `json:"errors,omitempty"`
-	Events  []eventRef  `json:"events,omitempty"`
-}
-
-type errorNote struct {
-	Seq   uint64    `json:"seq"`
-	Time  time.Time `json:"time"`
-	Path  string    `json:"path,omitempty"`
-	Error string    `json:"error"`
-	Stack string    `json:"stack,omitempty"`
-}
-
-type eventRef struct {
-	Seq  uint64 `json:"seq"`
-	Kind string `json:"kind"`
-	Path string `json:"path,omitempty"`
+	Deaths int `json:"deaths"`
 }
 
 // quarantine stops a run until a person retries or cancels it.
 func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
 	m := postMortem{Deaths: o.Thread.LostBefore(run, w.id)}
-	var after uint64
-	if o.Thread.Seq > 20 {
-		after = o.Thread.Seq - 20
-	}
-	for line, err := range w.threads.Entries(w.io, o.Name, after, o.Thread.Seq) {
-		if err != nil {
-			return err
-		}
-		e, err := journal.Peek(line.Seq, line.Data)
-		if err != nil {
-			break
-		}
-		m.Events = append(m.Events, eventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
-		if b, err := e.Read(); err == nil && e.Kind == journal.Claimed && e.Run == run.N {
-			m.Workers = append(m.Workers, b.Worker)
-		}
-	}
 	fail := &journal.Failure{Codes: []string{"poison"}, Msg: fmt.Sprintf("%d workers in a row were gone while they ran it, and it recorded nothing meanwhile", m.Deaths)}
-	for _, n := range run.Errors[max(0, len(run.Errors)-5):] {
-		m.Errors = append(m.Errors, errorNote{Seq: n.Seq, Time: clock.Stamp(n.Time), Path: tree.Names(n.Path), Error: fault.Clip(n.Fail.Msg, 1000), Stack: fault.Clip(n.Fail.Stack, 2000)})
-		fail.Stack = n.Fail.Stack
+	if n := len(run.Errors); n > 0 {
+		fail.Stack = run.Errors[n-1].Fail.Stack
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -214,7 +177,7 @@ func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
 	})
 	if err == nil {
 		*o = *fresh
-		w.threads.Log.Error("a run was quarantined", "thread", o.Thread.ID, "run", run.ID, "workers", slices.Clip(m.Workers))
+		w.threads.Log.Error("a run was quarantined", "thread", o.Thread.ID, "run", run.ID, "deaths", m.Deaths)
 	}
 	return err
 }
