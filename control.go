@@ -21,6 +21,7 @@ type AskAnswer struct {
 	Answer
 	Groups []string `json:"-"` // that By is in, according to the caller; they are not recorded
 	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0 answers in any case
+	Attach []string `json:"-"` // ids of uploads that the value refers to, see Upload
 }
 
 // Answer answers asks of one thread, all or nothing. Each answer is checked before
@@ -34,7 +35,7 @@ type AskAnswer struct {
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	given := make([]lifecycle.AskAnswer, len(answers))
 	for i, a := range answers {
-		given[i] = lifecycle.AskAnswer{Ask: a.Ask, By: a.By, Groups: a.Groups, IfSeq: a.IfSeq}
+		given[i] = lifecycle.AskAnswer{Ask: a.Ask, By: a.By, Groups: a.Groups, IfSeq: a.IfSeq, Attach: a.Attach}
 	}
 	return r.life.Answer(ctx, given, func(ctx context.Context, name string, i int, q *journal.Question) (journal.Answer, error) {
 		return r.core.engine.KeepAnswer(ctx, name, q, engine.Answer(answers[i].Answer))
@@ -53,9 +54,10 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 
 // SignalOptions configures a signal.
 type SignalOptions struct {
-	Key   string // a signal with the same key has one effect on the thread
-	By    string
-	IfSeq uint64 // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
+	Key    string // a signal with the same key has one effect on the thread
+	By     string
+	IfSeq  uint64   // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
+	Attach []string // ids of uploads that the value refers to, see Upload
 }
 
 // Signal sends a named event to a thread. The oldest Receive that waits for it
@@ -74,7 +76,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
-	return r.life.Signal(ctx, thread, name, o.Key, raw, lifecycle.Note{By: o.By, IfSeq: o.IfSeq})
+	return r.life.Signal(ctx, thread, name, o.Key, raw, o.Attach, lifecycle.Note{By: o.By, IfSeq: o.IfSeq})
 }
 
 // Note says who does something, and why.

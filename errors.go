@@ -89,6 +89,8 @@ var (
 	ErrExists = fault.ErrExists
 	// ErrRunNotFound: the thread has no such run.
 	ErrRunNotFound = fault.ErrRunNotFound
+	// ErrNoUpload: there is no such upload, or it has expired.
+	ErrNoUpload = fault.ErrNoUpload
 	// ErrNoAsk: there is no such ask.
 	ErrNoAsk = fault.ErrNoAsk
 	// ErrAskOver: the ask expired, or its run or step ended without an answer.

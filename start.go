@@ -47,6 +47,7 @@ type StartRequest struct {
 	Trace    string            // trace context, kept in the journal for the Observer
 	By       string            // who requests it
 	IfSeq    uint64            // start only if this is still the thread's last sequence, else StaleError; 0 starts in any case
+	Attach   []string          // ids of uploads that the input refers to, see Upload
 }
 
 // Start queues a run and returns immediately. A worker executes it, here or

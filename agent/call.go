@@ -466,11 +466,15 @@ type pendingError struct{ ref string }
 func (p *pendingError) Error() string { return "agent: the call is pending as " + p.ref }
 
 // responseOf makes a person's or a system's value the output of a call: a text
-// as it is, anything else as JSON.
+// as it is, parts with media as these, and anything else as JSON.
 func responseOf(raw json.RawMessage) Output {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return Output{Text: text}
+	}
+	var parts Content
+	if json.Unmarshal(raw, &parts) == nil && len(parts) == 1 && len(mediaOf(parts[0])) > 0 {
+		return Output{Text: parts[0].Text(), Media: mediaOf(parts[0])}
 	}
 	return Output{Text: string(raw)}
 }

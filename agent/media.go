@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/files"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -55,6 +57,10 @@ func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
 
 func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 	if len(m.Data) == 0 && m.Blob != "" {
+		if file, there, err := engine.Attached(ctx, m.Blob); err != nil || there {
+			m.MIME, m.Name = cmp.Or(m.MIME, file.MIME), cmp.Or(m.Name, file.Name)
+			return m, err
+		}
 		_, err := readBlob(ctx, m.Blob) // without it every later request would fail
 		return m, err
 	}
@@ -71,7 +77,19 @@ func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 	return m, state.Set(ctx, data)
 }
 
+// MediaData returns the bytes of an image or file that a flow was given: those in
+// it, or those of an upload that it refers to. It is called in a flow.
+func MediaData(ctx context.Context, m llm.Media) ([]byte, error) {
+	if m.Blob == "" {
+		return m.Data, nil
+	}
+	return readBlob(ctx, m.Blob)
+}
+
 func readBlob(ctx context.Context, blob string) ([]byte, error) {
+	if data, there, err := engine.ReadAttached(ctx, blob); err != nil || there {
+		return data, err
+	}
 	data, there, err := perdure.NewState[[]byte](blobKey(blob)).Lookup(ctx)
 	if err == nil && !there {
 		err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, blob))

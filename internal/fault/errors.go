@@ -51,6 +51,7 @@ var (
 	ErrExists      = errors.New("perdure: the thread exists")
 	ErrRunNotFound = errors.New("perdure: unknown run")
 	ErrNoAsk       = errors.New("perdure: unknown ask")
+	ErrNoUpload    = errors.New("perdure: unknown upload")
 	ErrAskOver     = errors.New("perdure: the ask is closed")
 	ErrAnswered    = errors.New("perdure: the ask has another answer")
 	ErrAnswer      = errors.New("perdure: the answer does not fit the ask")

@@ -208,6 +208,9 @@ type Body struct {
 	Unknown []string `json:"unknown,omitempty"` // paths of effects that may or may not have happened
 	Diff    string   `json:"diff,omitempty"`
 
+	// Blobs: queued, answered and signal, the files that it refers to by their digest.
+	Blobs []Blob `json:"blobs,omitempty"`
+
 	// Ref is the sequence of another entry: the one that holds this one's value,
 	// or the signal or input that was taken.
 	Ref uint64 `json:"ref,omitempty"`

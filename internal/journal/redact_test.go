@@ -65,7 +65,7 @@ func TestRefsNamesEveryBlobOfABody(t *testing.T) {
 	set, data, fallback := next(), next(), next()
 	b := Body{Value: next(), State: []Change{{Set: &set}, {Append: []Value{next(), {JSON: json.RawMessage("1")}, next()}}},
 		Deps: map[string]Value{"x": next(), "y": next()}, Answer: &Answer{Value: next()},
-		Ask: &Question{Data: data, Default: &Answer{Value: fallback}}}
+		Ask: &Question{Data: data, Default: &Answer{Value: fallback}}, Blobs: []Blob{{Ref: *next().Blob}, {Ref: *next().Blob}}}
 	first := b.Refs()
 	seen := map[string]bool{}
 	for _, ref := range first {

@@ -36,5 +36,8 @@ func (b *Body) Refs() []blob.Ref {
 	if b.Answer != nil {
 		add(b.Answer.Value)
 	}
+	for _, file := range b.Blobs {
+		refs = append(refs, file.Ref)
+	}
 	return refs
 }

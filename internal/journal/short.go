@@ -86,7 +86,7 @@ func (b *Body) others() bool {
 		b.Attempt != 0 || b.Most != 0 || b.Due != 0 || b.Timer || b.Cleaning ||
 		b.Fail != nil || b.Deps != nil || b.NotDone || b.Allows != nil ||
 		b.Ask != nil || b.Answer != nil || b.Of != "" || b.Name != "" || b.Plan != nil ||
-		b.Status != "" || b.Unknown != nil || b.Diff != ""
+		b.Status != "" || b.Unknown != nil || b.Diff != "" || b.Blobs != nil
 }
 
 type shortWriter struct {

@@ -33,6 +33,7 @@ type Thread struct {
 	Deps    map[string]Value `json:",omitzero"` // newest dump of each dep
 	Spent   map[string]int64 `json:",omitzero"`
 	Signals []Pending        `json:",omitzero"` // not received yet
+	Blobs   map[string]Blob  `json:",omitzero"` // files that it was given, by their digest; never changed in place
 
 	Base    uint64  `json:",omitzero"` // entries up to this sequence belong to the thread that it was forked from
 	Fork    *Origin `json:",omitzero"` // nil if it is not a fork
@@ -157,6 +158,7 @@ func (t *Thread) Apply(e Entry) error {
 	} else {
 		t.applyRun(r, e, &body)
 	}
+	t.attach(body.Blobs)
 	t.weigh(e, &body)
 	t.advance(e)
 	return nil

@@ -18,6 +18,7 @@ type AskAnswer struct {
 	By     string
 	Groups []string
 	IfSeq  uint64
+	Attach []string
 }
 
 // Answer answers asks of one thread, all or none. Keep checks the answer at an
@@ -45,7 +46,7 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 	if err != nil {
 		return err
 	}
-	kept := make([]journal.Answer, len(answers))
+	kept, files := make([]journal.Answer, len(answers)), make([]attached, len(answers))
 	for i, a := range answers {
 		ask, err := threads.FindAsk(o.Thread, a.Ask)
 		if err != nil {
@@ -60,15 +61,18 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 		if kept[i], err = keep(ctx, name, i, &ask.Question); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
 		}
+		if files[i], err = r.attach(ctx, name, a.Attach); err != nil {
+			return fmt.Errorf("ask %s: %w", a.Ask, err)
+		}
 	}
 	_, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		return answerLines(t, answers, kept)
+		return answerLines(t, answers, kept, files)
 	})
 	return err
 }
 
 // answerLines returns the lines that record answers.
-func answerLines(t *journal.Thread, answers []AskAnswer, kept []journal.Answer) ([]threads.Line, []string, error) {
+func answerLines(t *journal.Thread, answers []AskAnswer, kept []journal.Answer, files []attached) ([]threads.Line, []string, error) {
 	var lines []threads.Line
 	var flows []string
 	seen := map[string]bool{}
@@ -90,10 +94,12 @@ func answerLines(t *journal.Thread, answers []AskAnswer, kept []journal.Answer) 
 			return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, who, clock.Stamp(ask.AnswerAt).Format(time.RFC3339))
 		case !threads.Answerable(ask):
 			return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
+		case files[i].missing != nil:
+			return nil, nil, files[i].missing
 		}
 		seen[ask.ID] = true
 		lines = append(lines, threads.Line{Kind: journal.Answered, Run: ask.Run.N, Path: ask.Path,
-			Body: journal.Body{Of: ask.ID, Answer: &kept[i]}})
+			Body: journal.Body{Of: ask.ID, Answer: &kept[i], Blobs: files[i].blobs}})
 		flows = append(flows, ask.Run.Flow)
 	}
 	if len(lines) == 0 {
@@ -146,12 +152,16 @@ func (r *Control) Progress(ctx context.Context, ask string, raw json.RawMessage,
 
 // Signal sends a named signal to a thread. Signals with the same key have one
 // effect.
-func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json.RawMessage, n Note) error {
+func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json.RawMessage, attach []string, n Note) error {
 	in, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return err
 	}
 	value, err := r.threads.Value(ctx, in, raw)
+	if err != nil {
+		return err
+	}
+	files, err := r.attach(ctx, in, attach)
 	if err != nil {
 		return err
 	}
@@ -162,7 +172,10 @@ func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		l := threads.Line{Kind: journal.Signal, Body: journal.Body{Name: name, Key: key, By: n.By, Value: value}}
+		if files.missing != nil {
+			return nil, nil, files.missing
+		}
+		l := threads.Line{Kind: journal.Signal, Body: journal.Body{Name: name, Key: key, By: n.By, Value: value, Blobs: files.blobs}}
 		if run, path := t.Receiver(name); run != nil {
 			l.Run, l.Path = run.N, path
 			return []threads.Line{l}, []string{run.Flow}, nil

@@ -67,6 +67,7 @@ type StartRequest struct {
 	Trace    string
 	By       string
 	IfSeq    uint64
+	Attach   []string
 }
 
 // Start queues a run with an input, and returns the thread and the run's id.
@@ -97,7 +98,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		}
 		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
 		name, cells, nameErr := r.prepare(ctx, s, known)
-		if nameErr == nil && cells != nil && !threads.IsSmall(in) { // the thread must exist before its blobs, so that they can be found
+		if nameErr == nil && cells != nil && (!threads.IsSmall(in) || len(q.Attach) > 0) { // the thread must exist before its blobs, so that they can be found
 			cells = nil
 			name, nameErr = r.createAs(ctx, s, func(string) error { return nil })
 		}
@@ -113,6 +114,9 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		}
 		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
 			err = r.giveUp(ctx, q.Thread, name, err) // the thread has been erased since it was found
+		}
+		if errors.Is(err, fault.ErrNoUpload) {
+			err = r.giveUp(ctx, q.Thread, name, err)
 		}
 		if !errors.Is(err, fault.ErrErased) {
 			return o, run, err
@@ -132,6 +136,11 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 	if err != nil {
 		return nil, "", err
 	}
+	files, err := r.attach(ctx, name, q.Attach)
+	if err != nil {
+		return nil, "", err
+	}
+	b.Blobs = files.blobs
 	var room Room
 	if r.workers != nil {
 		room = r.workers.Reserve(q.Flow, name)
@@ -143,6 +152,9 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 			b.ID = runID
 		}
 		lines, flows, err := r.queue(ctx, t, &q, b)
+		if err == nil {
+			err = files.missing
+		}
 		if queued = nil; err == nil && room != nil && len(t.OpenRuns()) == 0 { // it is next
 			queued = threads.Seen(name, t.Clone())
 			lines = append(lines, room.Claim(t, t.Seq+uint64(len(lines))))

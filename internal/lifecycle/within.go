@@ -24,6 +24,9 @@ func Within(ctx context.Context, native any) context.Context {
 // It leaves that usable after an error. If known is false, nobody can know the
 // thread's id.
 func (r *Control) startWithin(ctx context.Context, native any, known bool, runID string, q StartRequest, in json.RawMessage) (*threads.Opened, string, error) {
+	if len(q.Attach) > 0 {
+		return nil, "", fmt.Errorf("%w: a run that starts in a transaction cannot have files", fault.ErrInvalid)
+	}
 	exists := fmt.Errorf("%w: %q; in a transaction only a new thread can be started", fault.ErrExists, q.Thread)
 	for range 10 {
 		name, cells, err := r.prepare(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}, known)

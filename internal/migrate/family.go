@@ -30,6 +30,8 @@ var families = []struct {
 	{"import/", copied}, // imports under way: upkeep finishes or drops them
 	{"snapshot/", copied},
 	{"blob/", copied},
+	{"upload/", copied}, // files that belong to no thread yet
+	{"uploaded/", copied},
 	{"shelf/", copied}, // memory, files, rules and credentials
 	{"token/", copied},
 	{"token-of/", copied},

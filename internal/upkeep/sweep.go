@@ -71,6 +71,9 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 	if err := s.show(ctx, mark); err != nil {
 		return nil, err
 	}
+	if _, err := s.threads.ExpireUploads(ctx); err != nil {
+		s.threads.Warn("removing old uploads", err)
+	}
 	shown := time.Now()
 	b := &rebuilder{threads: s.threads}
 	b.step = func(after string) error {

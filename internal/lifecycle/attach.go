@@ -1,0 +1,39 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// MaxAttached is how many files one input, answer or signal may have.
+const MaxAttached = 32
+
+// attached are the files of an input, an answer or a signal.
+type attached struct {
+	blobs   []journal.Blob
+	missing error // an upload that is gone: no matter if the request was made before
+}
+
+// attach copies uploads to a thread, for an entry that names them. It comes
+// before the entry, so an entry never names a file that is not there.
+func (r *Control) attach(ctx context.Context, name string, uploads []string) (files attached, err error) {
+	if len(uploads) > MaxAttached {
+		return files, fmt.Errorf("%w: there are %d files; the limit is %d", fault.ErrInvalid, len(uploads), MaxAttached)
+	}
+	for _, id := range uploads {
+		b, err := r.tenant.CopyUpload(ctx, id, name)
+		if errors.Is(err, fault.ErrNoUpload) {
+			files.missing = err
+			return files, nil
+		}
+		if err != nil {
+			return files, err
+		}
+		files.blobs = append(files.blobs, b)
+	}
+	return files, nil
+}
