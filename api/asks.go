@@ -35,6 +35,7 @@ type Reply struct {
 	Decision string          `json:"decision,omitempty" jsonschema:"one of the ask's decisions"`
 	Value    json.RawMessage `json:"value,omitempty" jsonschema:"the value, which must fit the ask's schema"`
 	Message  string          `json:"message,omitempty" jsonschema:"a remark; for a rejection, what the model is told"`
+	Attach   []string        `json:"attach,omitempty" jsonschema:"ids of uploads that the value refers to"`
 }
 
 // AnswerAsk answers an ask.
@@ -84,6 +85,7 @@ type SendSignal struct {
 	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key are delivered once"`
 	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
 	Value   json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
+	Attach  []string        `json:"attach,omitempty" jsonschema:"ids of uploads that the value refers to"`
 }
 
 // ListRules selects rules.

@@ -123,6 +123,7 @@ var kinds = []kind{
 	{"no-flow", http.StatusUnprocessableEntity, perdure.ErrNoFlow},
 	{"no-memory", http.StatusNotFound, memory.ErrNotFound},
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},
+	{"no-upload", http.StatusNotFound, perdure.ErrNoUpload},
 	{"erased", http.StatusGone, perdure.ErrErased},
 	{"ask-over", http.StatusGone, perdure.ErrAskOver},
 	{"answered", http.StatusConflict, perdure.ErrAnswered},

@@ -20,6 +20,7 @@ type Start struct {
 	User     string            `json:"user,omitempty" jsonschema:"who owns a new thread; the token's subject by default"`
 	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"metadata of a new thread"`
 	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"what the run may spend, by unit"`
+	Attach   []string          `json:"attach,omitempty" jsonschema:"ids of uploads that the input refers to"`
 }
 
 // StartRun starts a run on a thread.

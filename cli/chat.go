@@ -24,6 +24,7 @@ const recalled = 6
 
 func chatCommand(a *app) *cobra.Command {
 	var thread, user string
+	var files []string
 	c := &cobra.Command{
 		Use:   "chat FLOW",
 		Short: "talk to a flow, line by line",
@@ -37,17 +38,18 @@ conversation; continue it later with --thread.`,
 				return exit.Usage(errors.New("chat is for people; use run --json"))
 			}
 			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				return a.chat(ctx, l, args[0], thread, user)
+				return a.chat(ctx, l, args[0], thread, user, files)
 			})
 		},
 	}
 	c.Flags().StringVar(&thread, "thread", "", "continue this thread, or create it")
 	c.Flags().StringVar(&user, "user", "", "owner of a new thread; by default you")
+	c.Flags().StringArrayVar(&files, "attach", nil, "image or file for the first line; may be repeated")
 	return c
 }
 
 // chat is a conversation on a thread.
-func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string) error {
+func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string, files []string) error {
 	stop := l.Work(ctx)
 	defer stop()
 	if thread != "" {
@@ -76,7 +78,12 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string)
 			continue
 		}
 		input, _ := json.Marshal(line)
-		run, err := l.Client.Start(ctx, perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)})
+		q := perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)}
+		if err := attach(ctx, l, files, &q); err != nil {
+			return err
+		}
+		files = nil
+		run, err := l.Client.Start(ctx, q)
 		if err != nil {
 			return a.explain(err)
 		}

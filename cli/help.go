@@ -41,7 +41,7 @@ var groups = []struct{ id, title, commands string }{
 	{"look", "Look:", "threads show postmortem events state diff"},
 	{"control", "Control runs:", "signal pause resume cancel retry fork rewind"},
 	{"people", "People:", "asks answer rules"},
-	{"data", "Data:", "memory bundle export import verify erase"},
+	{"data", "Data:", "memory upload bundle export import verify erase"},
 	{"operate", "Operate:", "serve worker workers flows token doctor bench migrate"},
 	{"more", "More:", "completion help version exit-codes"},
 }

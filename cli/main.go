@@ -176,7 +176,7 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	asksCommand, answerCommand, rulesCommand,
-	memoryCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
+	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
 	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }

@@ -22,6 +22,7 @@ import (
 // runFlags say how to start a run, and what to show of it.
 type runFlags struct {
 	watch, detach, noWork bool
+	attach                []string // files
 	budget, metadata      texts
 	q                     perdure.StartRequest
 }
@@ -40,7 +41,7 @@ On a store (--store), this command acts as a worker while it waits.
 
 The exit code is 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
 answer or a signal.`,
-		Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run story --watch --json | jq -c .kind",
+		Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run clerk \"What does this cost?\" --attach receipt.png\n  perdure run story --watch --json | jq -c .kind",
 		Args:    arguments(1, 2),
 	}
 	flags := c.Flags()
@@ -51,6 +52,7 @@ answer or a signal.`,
 	flags.StringVar((*string)(&f.q.Policy), "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
 	flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
 	flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
+	flags.StringArrayVar(&f.attach, "attach", nil, "image or file for the input, which is then a text or a list of parts; may be repeated")
 	flags.BoolVar(&f.watch, "watch", false, "show progress live (the default in a terminal)")
 	flags.BoolVar(&f.detach, "detach", false, "do not wait")
 	flags.BoolVar(&f.noWork, "no-work", false, "with --store: leave the work to other processes")
@@ -95,6 +97,9 @@ func (f *runFlags) fill(a *app, args []string) error {
 
 // start starts a run and waits for it.
 func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
+	if err := attach(ctx, l, f.attach, &f.q); err != nil {
+		return err
+	}
 	run, err := l.Client.Start(ctx, f.q)
 	if err != nil {
 		return a.explain(err)

@@ -29,6 +29,7 @@ func serveCommand(a *app) *cobra.Command {
 	var address, tokens, auth, cert, key string
 	var hosts, origins []string
 	var worker, insecure bool
+	var maxUpload int64
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
 	engine := func(context.Context, *slog.Logger) (string, func(), error) { return "", func() {}, nil }
@@ -69,6 +70,10 @@ listens, is not ready, and tries again until it is.`,
 					return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 				}
 			}
+			if maxUpload < 0 || maxUpload > 1<<30 {
+				return exit.Usage(errors.New("--max-upload is a number of bytes, at most 1073741824"))
+			}
+			so.MaxUpload = cmp.Or(maxUpload, so.MaxUpload)
 			var known []server.Authenticator
 			if tokens != "" && so.Auth == nil {
 				file, err := server.TokenFile(tokens)
@@ -137,6 +142,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
+	f.Int64Var(&maxUpload, "max-upload", 0, "size of the largest upload in bytes, up to 1 GiB; 0 means 64 MiB")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	if a.opts.Engine != nil {
 		engine = a.opts.Engine(f)

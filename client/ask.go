@@ -54,7 +54,7 @@ func (c *Client) Answer(ctx context.Context, answers ...perdure.AskAnswer) error
 		if err != nil {
 			return err
 		}
-		q.Answers = append(q.Answers, api.AskReply{Ask: a.Ask, Reply: api.Reply{Decision: a.Decision, Value: value, Message: a.Message}})
+		q.Answers = append(q.Answers, api.AskReply{Ask: a.Ask, Reply: api.Reply{Decision: a.Decision, Value: value, Message: a.Message, Attach: a.Attach}})
 		if seq != 0 && a.IfSeq != 0 && a.IfSeq != seq {
 			return api.Invalid("the answers name the sequences %d and %d", seq, a.IfSeq)
 		}
@@ -93,6 +93,6 @@ func (c *Client) Signal(ctx context.Context, thread, name string, v any, o perdu
 	if err != nil {
 		return err
 	}
-	_, err = Do(ctx, c, api.SignalsSend, api.SendSignal{Thread: thread, Name: name, Key: o.Key, IfMatch: o.IfSeq, Value: value})
+	_, err = Do(ctx, c, api.SignalsSend, api.SendSignal{Thread: thread, Name: name, Key: o.Key, IfMatch: o.IfSeq, Value: value, Attach: o.Attach})
 	return err
 }

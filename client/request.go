@@ -57,7 +57,7 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			return nil, fmt.Errorf("client: the input of %s: %w", q.op.Name, err)
 		}
 		header.Set("Content-Type", api.TypeJSON)
-	} else if q.op.Takes != "" {
+	} else if q.op.Takes != "" && header.Get("Content-Type") == "" {
 		header.Set("Content-Type", q.op.Takes)
 	}
 	for attempt := 0; ; attempt++ {

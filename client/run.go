@@ -27,7 +27,7 @@ func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Ru
 		return nil, err
 	}
 	start := api.Start{Key: cmp.Or(q.Key, newID()), IfMatch: q.IfSeq, Trace: q.Trace,
-		Flow: q.Flow, Input: input, Policy: q.Policy, Title: q.Title, User: q.User, Metadata: q.Metadata, Budget: q.Budget}
+		Flow: q.Flow, Input: input, Policy: q.Policy, Title: q.Title, User: q.User, Metadata: q.Metadata, Budget: q.Budget, Attach: q.Attach}
 	if q.Thread == "" {
 		run, err := Do(ctx, c, api.RunsNew, start)
 		return withError(run), err

@@ -40,7 +40,7 @@ func (s *Server) askRoutes() {
 		return nil, nil
 	})
 	handle(s, api.SignalsSend, func(ctx context.Context, c *Call, in *api.SendSignal) (*api.None, error) {
-		return nil, c.Runtime.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.Who.Subject, IfSeq: in.IfMatch})
+		return nil, c.Runtime.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.Who.Subject, IfSeq: in.IfMatch, Attach: in.Attach})
 	})
 	handle(s, api.RulesList, func(ctx context.Context, c *Call, in *api.ListRules) (*api.RuleList, error) {
 		rules, err := agent.RulesOf(c.Runtime).List(ctx, s.owner(c, in.User))
@@ -152,7 +152,7 @@ func (c *Call) mayAnswer(who []string) bool {
 // AskAnswer returns a reply to an ask in the caller's name, for
 // [perdure.Runtime.Answer]. If ifSeq is not 0, the thread must be at that sequence.
 func (c *Call) AskAnswer(ask string, r api.Reply, ifSeq uint64) perdure.AskAnswer {
-	return perdure.AskAnswer{Ask: ask, IfSeq: ifSeq, Groups: c.Who.Groups,
+	return perdure.AskAnswer{Ask: ask, IfSeq: ifSeq, Groups: c.Who.Groups, Attach: r.Attach,
 		Answer: perdure.Answer{Decision: r.Decision, Value: given(r.Value), Message: r.Message, By: c.Who.Subject}}
 }
 

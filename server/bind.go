@@ -233,8 +233,8 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 
 // checkMedia refuses a body whose media type is not accepted.
 func checkMedia(r *http.Request, taken ...string) error {
-	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
-		return fmt.Errorf("%w: its encoding is %.40q; send it unencoded", api.ErrMedia, packed)
+	if err := checkEncoding(r); err != nil {
+		return err
 	}
 	given := r.Header.Values("Content-Type")
 	if len(given) == 0 || len(given) == 1 && given[0] == "" {
@@ -246,6 +246,14 @@ func checkMedia(r *http.Request, taken ...string) error {
 	}
 	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
 		return fmt.Errorf("%w: its charset is %.40q; use utf-8", api.ErrMedia, set)
+	}
+	return nil
+}
+
+// checkEncoding refuses a body that is compressed or otherwise encoded.
+func checkEncoding(r *http.Request) error {
+	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
+		return fmt.Errorf("%w: its encoding is %.40q; send it unencoded", api.ErrMedia, packed)
 	}
 	return nil
 }

@@ -148,6 +148,8 @@ func receipt(v any) (short any, known bool) {
 		return &perdure.Fork{Thread: v.Thread, From: v.From, At: v.At}, true
 	case *perdure.Rewound:
 		return &perdure.Rewound{Thread: v.Thread, To: v.To, Seq: v.Seq}, true
+	case *perdure.Upload:
+		return v, true // the caller has just sent it
 	case *memory.Item:
 		return &memory.Item{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
 	}

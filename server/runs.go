@@ -68,7 +68,7 @@ func (c *Call) started(run *perdure.Run) {
 // asks for them.
 func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, thread string, in *api.Start) error {
 	q := perdure.StartRequest{Flow: in.Flow, Input: given(in.Input), Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
-		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.Who.Subject, IfSeq: in.IfMatch}
+		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.Who.Subject, IfSeq: in.IfMatch, Attach: in.Attach}
 	if wantsStream(r) {
 		if err := c.MayRead(); err != nil {
 			return err

@@ -35,6 +35,9 @@ type Options struct {
 	Version string
 	// MaxBody is the size of the largest JSON body in bytes; 0 means 4 MiB.
 	MaxBody int64
+	// MaxUpload is the size of the largest upload in bytes, at most 1 GiB; 0 means
+	// 64 MiB.
+	MaxUpload int64
 	// Body is how long the body of a request may take to arrive, plus a second for
 	// each 8 KiB; 0 means 30 s.
 	Body time.Duration
@@ -88,6 +91,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
+	o.MaxUpload = min(cmp.Or(o.MaxUpload, defaultUpload), mostUpload)
 	o.Body = cmp.Or(o.Body, 30*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
 	o.Retry = cmp.Or(o.Retry, time.Second)
@@ -123,6 +127,7 @@ func (s *Server) routes() {
 	s.travelRoutes()
 	s.askRoutes()
 	s.memoryRoutes()
+	s.uploadRoutes()
 	s.systemRoutes()
 	s.tokenRoutes()
 	for _, face := range s.opts.Faces {

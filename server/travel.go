@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -89,9 +87,8 @@ func (s *Server) listFiles(ctx context.Context, c *Call, in *api.ListFiles) (*ap
 	return &api.FileList{Seq: at.Seq, Files: all[i : i+1]}, nil
 }
 
-// getBlob responds with untrusted bytes in a way that keeps browsers from
-// interpreting them.
-func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *Call, in *api.GetBlob) error {
+// getStateBlob responds with bytes that an agent keeps in the state.
+func (s *Server) getStateBlob(w http.ResponseWriter, r *http.Request, c *Call, in *api.GetBlob) error {
 	at, err := c.Runtime.StateAt(r.Context(), in.Thread, in.At)
 	if err != nil {
 		return err
@@ -103,20 +100,10 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *Call, in *ap
 	if err != nil {
 		return unreadable(in.Thread, err)
 	}
-	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(api.BlobTypes, media) {
-		media = api.TypeBytes
-	}
 	if err := c.load.hold(len(data)); err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Content-Length", strconv.Itoa(len(data)))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", "attachment")
-	h.Set("Content-Security-Policy", "sandbox")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
+	sendBlob(w, media, int64(len(data)))
 	w.Write(data)
 	return nil
 }
