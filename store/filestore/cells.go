@@ -112,6 +112,7 @@ func (e *engine) put(ctx context.Context, key string, value []byte, prev store.V
 	if err != nil {
 		return "", e.poison(err, "writing cell %q", key)
 	}
+	e.keep(e.cells.path(p))
 	lock.file.Lock()
 	defer lock.file.Unlock()
 	if err := e.install(temp, e.cells.path(p)); err != nil {
@@ -132,9 +133,10 @@ func (e *engine) delete(ctx context.Context, key string, prev store.Version) err
 	if err := e.mayWrite(ctx); err != nil {
 		return err
 	}
+	path := e.cells.path(p)
+	e.keep(path)
 	lock.file.Lock()
 	defer lock.file.Unlock()
-	path := e.cells.path(p)
 	err := e.disk.remove(path)
 	if err == nil {
 		err = e.disk.syncDir(filepath.Dir(path))

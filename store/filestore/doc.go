@@ -6,7 +6,8 @@
 //	s, err := store.Open(ctx, "file:///srv/data")  // an absolute path
 //
 // It suits one process with moderate traffic, data that you want to inspect with
-// cat, grep and jq, and backups by copying the folder of a closed store. A folder
+// cat, grep and jq, and backups by copying the folder of a closed store, or with
+// [Store.Backup] while it is open. A folder
 // belongs to one process at a time; handles within the process share it, and other
 // processes get store.ErrLocked. Keep it on a local disk: network file systems
 // differ in what their locks and syncs are worth. Each journal that was used takes

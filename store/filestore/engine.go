@@ -26,6 +26,8 @@ type engine struct {
 	failed atomic.Pointer[error] // why it is poisoned
 	temps  atomic.Uint64         // names of temporary files
 
+	copying atomic.Pointer[copying] // a backup in progress
+
 	journals  shelf
 	cells     shelf
 	cellLocks [64]cellLock

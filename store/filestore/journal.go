@@ -137,6 +137,7 @@ func (e *engine) create(j *journal, entries [][]byte) error {
 	content = appendHead(content, j.salt, h)
 	content = appendHead(content, j.salt, h)
 	temp, err := e.stage(append(content, body...))
+	e.keep(j.path)
 	if err == nil {
 		err = e.install(temp, j.path)
 	}
@@ -158,6 +159,7 @@ func (e *engine) extend(j *journal, t tail, entries [][]byte) error {
 	if err != nil {
 		return fmt.Errorf("filestore: append to journal %q: %w; check the file's permissions and the number of open files", j.name, err)
 	}
+	e.keepEnd(j.path, t.end)
 	lines := j.render(t.seq, entries)
 	h := head{seq: t.seq + uint64(len(entries)), end: t.end + int64(len(lines))}
 	err = e.disk.write(f, lines, t.end)
@@ -336,6 +338,7 @@ func (e *engine) drop(ctx context.Context, name string) error {
 	if err != nil {
 		return e.poison(err, "dropping journal %q", name)
 	}
+	e.keep(j.path)
 	e.files.close(j)
 	j.mu.Lock()
 	defer j.mu.Unlock()
