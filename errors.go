@@ -80,6 +80,10 @@ var (
 	ErrNoThread = fault.ErrNoThread
 	// ErrErased: the thread was erased, or is about to be.
 	ErrErased = fault.ErrErased
+	// ErrRestored: the position in a thread is from before its store was restored
+	// from a backup. The thread is still there, but may have other events from some
+	// point on: read it again from the beginning.
+	ErrRestored = fault.ErrRestored
 	// ErrMoved: the thread, or the whole store, was migrated to another store, and
 	// can only be read here; see MovedError.
 	ErrMoved = fault.ErrMoved

@@ -140,6 +140,9 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 		}
 		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
 			err = &fault.ErasedError{Thread: thread}
+			if name != "" && r.core.threads.WasRestored() {
+				err = fmt.Errorf("%w: thread %s in the life %s", ErrRestored, thread, o.Life)
+			}
 		}
 		if err != nil {
 			yield(Event{}, err)

@@ -125,6 +125,7 @@ var kinds = []kind{
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},
 	{"no-upload", http.StatusNotFound, perdure.ErrNoUpload},
 	{"erased", http.StatusGone, perdure.ErrErased},
+	{"restored", http.StatusGone, perdure.ErrRestored},
 	{"ask-over", http.StatusGone, perdure.ErrAskOver},
 	{"answered", http.StatusConflict, perdure.ErrAnswered},
 	{"answer", http.StatusUnprocessableEntity, perdure.ErrAnswer},

@@ -177,7 +177,7 @@ var commands = []func(*app) *cobra.Command{
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
-	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, migrateCommand,
+	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }
 

@@ -96,6 +96,9 @@ func (v *view) known(ctx context.Context, c *Call) (err error) {
 	}
 	seen := v.tag
 	if v.tag, err = t.Tag(ctx, v.life, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
+		if t.All.WasRestored() {
+			return fmt.Errorf("%w: the id %s of thread %q is from before that; read the thread again, without an id", perdure.ErrRestored, api.IDOf(v.after, seen, v.done), v.thread)
+		}
 		err = fmt.Errorf("%w: the id %s belongs to an earlier thread, not to the one that is now called %q", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
 	}
 	return err

@@ -129,6 +129,7 @@ func (s *Server) routes() {
 	s.memoryRoutes()
 	s.uploadRoutes()
 	s.systemRoutes()
+	s.backupRoutes()
 	s.tokenRoutes()
 	for _, face := range s.opts.Faces {
 		for _, route := range face {

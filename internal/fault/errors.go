@@ -46,6 +46,7 @@ var (
 	ErrNoFlow      = errors.New("perdure: unknown flow")
 	ErrNoThread    = errors.New("perdure: unknown thread")
 	ErrErased      = Coded("erased", errors.New("perdure: the thread was erased"))
+	ErrRestored    = Coded("restored", errors.New("perdure: the store was restored from a backup"))
 	ErrMoved       = errors.New("perdure: moved to another store")
 	ErrPinned      = errors.New("perdure: other threads depend on the thread")
 	ErrExists      = errors.New("perdure: the thread exists")

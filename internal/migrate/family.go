@@ -22,12 +22,13 @@ var families = []struct {
 	{"perdure/sweep", left},  // progress of upkeep
 	{"perdure/copy", left},   // marks of a migration
 	{"perdure/moved", left},
-	{"thread/", copied}, // summaries
-	{"id/", copied},     // map ids to names
-	{"used/", copied},   // ids of erased threads
-	{"pin/", copied},    // forks and children
-	{"gate/", copied},   // erases under way
-	{"import/", copied}, // imports under way: upkeep finishes or drops them
+	{"perdure/restored", copied}, // part of event ids
+	{"thread/", copied},          // summaries
+	{"id/", copied},              // map ids to names
+	{"used/", copied},            // ids of erased threads
+	{"pin/", copied},             // forks and children
+	{"gate/", copied},            // erases under way
+	{"import/", copied},          // imports under way: upkeep finishes or drops them
 	{"snapshot/", copied},
 	{"blob/", copied},
 	{"upload/", copied}, // files that belong to no thread yet

@@ -216,9 +216,12 @@ func (c *Threads) UsedKey(idCell string) string {
 	return "used/" + Base32.EncodeToString(c.Hash("used", idCell)[:20])
 }
 
-// Tag returns a text that tells a thread from erased ones that had the same id, ""
-// if there were none.
+// Tag returns a text that tells a thread from erased ones that had the same id, and
+// from itself before the store was restored, "" if there is nothing to tell apart.
 func (r *Tenant) Tag(ctx context.Context, name, thread string) (string, error) {
+	if r.All.restored != "" {
+		return Base32.EncodeToString(r.All.Hash("life", name, r.All.restored)[:5]), nil
+	}
 	_, err := r.All.Store.Get(ctx, r.All.UsedKey(r.IDKey(thread)))
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil

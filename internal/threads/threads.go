@@ -36,6 +36,8 @@ type Threads struct {
 	lease time.Duration // limits how long a late writer sweeps
 	salt  []byte
 
+	restored string // the id of the store's last restoration, see RestoredCell
+
 	batches bool  // the store commits entries and cells together
 	folds   folds // of threads without active runs
 	active  folds // of threads with active runs
@@ -66,7 +68,11 @@ func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Durati
 // NewCopy is New for the migration itself, which fills an incomplete store.
 func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, SaltCell, sha256.Size)
-	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	if err != nil {
+		return nil, err
+	}
+	restored, err := ReadRestored(ctx, s)
+	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, restored: restored.ID, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
 // Logged reports whether err comes from a store whose failures the runtime logs
