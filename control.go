@@ -168,9 +168,5 @@ func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) erro
 	if err := errors.Join(fault.CheckText("the reason", o.Reason, 16<<10), fault.CheckText("who asks", o.By, 500)); err != nil {
 		return err
 	}
-	name, err := r.tenant.Find(ctx, thread)
-	if err != nil {
-		return err
-	}
-	return r.life.Erase(ctx, name, thread, lifecycle.Note(o.Note), o.Dependents)
+	return r.life.Erase(ctx, thread, lifecycle.Note(o.Note), o.Dependents)
 }

@@ -78,6 +78,9 @@ var (
 	ErrNoFlow = fault.ErrNoFlow
 	// ErrNoThread: there is no such thread.
 	ErrNoThread = fault.ErrNoThread
+	// ErrArchived: the thread is in the archive; see ArchivedError and
+	// Runtime.Restore.
+	ErrArchived = fault.ErrArchived
 	// ErrErased: the thread was erased, or is about to be.
 	ErrErased = fault.ErrErased
 	// ErrRestored: the position in a thread is from before its store was restored
@@ -146,6 +149,10 @@ type BusyError = fault.BusyError
 // PinnedError lists what depends on a thread that could therefore not be erased.
 // It matches [ErrPinned].
 type PinnedError = fault.PinnedError
+
+// ArchivedError reports that Thread was archived, At a time, and Where it is: the URL of
+// the place and the name of the object in it. It matches [ErrArchived].
+type ArchivedError = fault.ArchivedError
 
 // MovedError reports that Thread, or the whole store if that is "", was migrated to
 // the store called To, and can only be read here. It matches ErrMoved.

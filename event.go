@@ -138,7 +138,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 		if err == nil {
 			tag, err = r.tenant.Tag(ctx, name, thread)
 		}
-		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
+		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && threads.Self(name) != threads.Self(o.Life) && tag != o.Life) {
 			err = &fault.ErasedError{Thread: thread}
 			if name != "" && r.core.threads.WasRestored() {
 				err = fmt.Errorf("%w: thread %s in the life %s", ErrRestored, thread, o.Life)

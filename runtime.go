@@ -17,7 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/archive"
+	"github.com/perdure/perdure/archive"
+	export "github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -64,6 +65,9 @@ type Options struct {
 	// of the same tenant: what people decided there then counts here. The
 	// store's own key is always trusted.
 	Trust []string
+	// Archive is where archived threads are, see [Runtime.Archive]. Every process
+	// on a store that archives, restores or erases threads needs the same one.
+	Archive archive.Place
 	// Development reports deps that change outside leaf steps, at the cost of a
 	// dump before each step.
 	Development bool
@@ -151,7 +155,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 		}
 		c.flows[f.name] = f
 	}
-	errs = append(errs, archive.CheckKeys(opts.Trust))
+	errs = append(errs, export.CheckKeys(opts.Trust))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -189,7 +193,11 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 type seam = threads.Seam
 
 func (c *core) runtime(t *threads.Tenant) *Runtime {
-	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput).With(c.staff)}
+	r := &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput).With(c.staff)}
+	if c.opts.Archive != nil {
+		r.life.WithArchive(r.vault())
+	}
+	return r
 }
 
 // maxConcurrency is the maximum of Options.Concurrency.

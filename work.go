@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,5 +66,5 @@ type Rebuilt struct {
 // reports what it did even if it returns an error.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b, err := upkeep.Rebuild(ctx, r.core.threads)
-	return (*Rebuilt)(b), err
+	return (*Rebuilt)(b), errors.Join(err, r.vault().Tidy(ctx))
 }

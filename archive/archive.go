@@ -4,7 +4,7 @@
 //
 //	place, err := archive.Open(ctx, "file:/var/lib/archive")
 //	rt, err := perdure.New(ctx, store, perdure.Options{Archive: place}, flows...)
-//	_, err = rt.Archive(ctx, "order-7", perdure.ArchiveOptions{})
+//	_, err = rt.Archive(ctx, "order-7", perdure.Note{By: "retention"})
 //	err = rt.Restore(ctx, "order-7", perdure.RestoreOptions{})
 //
 // An object is a compressed export of the thread, see docs/archive.md, and

@@ -79,17 +79,23 @@ func (a *Archive) Export(ctx context.Context, thread string, w io.Writer, redact
 			return err
 		}
 	}
+	return a.ExportOpened(ctx, opened, w, redact)
+}
+
+// ExportOpened exports a thread as it was read.
+func (a *Archive) ExportOpened(ctx context.Context, o *threads.Opened, w io.Writer, redact bool) error {
 	key, err := a.signingKey(ctx)
 	if err != nil {
 		return err
 	}
-	x := &exporter{key: key, threads: a.threads, name: opened.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
-	head := ExportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.Name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: redact}
+	t := o.Thread
+	x := &exporter{key: key, threads: a.threads, name: o.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	head := ExportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: threads.Self(o.Name), User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: redact}
 	if redact {
 		head.Name, head.User = "", ""
 	}
 	if err := x.write(ctx, head); err != nil {
-		return fmt.Errorf("perdure: exporting thread %s after entry %d: %w", thread, x.seq, err)
+		return fmt.Errorf("perdure: exporting thread %s after entry %d: %w", t.ID, x.seq, err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func Key(ctx context.Context) string {
 
 // key derives the key of a path. The name of the thread is random, so keys
 // cannot be guessed, and a fork has different ones.
-func (p *Pass) key(path string) string { return keyIn(p.name, p.run.N, path) }
+func (p *Pass) key(path string) string { return keyIn(threads.Self(p.name), p.run.N, path) }
 
 func keyIn(name string, run uint64, path string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", name, run, tree.Names(path)))
@@ -84,12 +84,12 @@ func keyIn(name string, run uint64, path string) string {
 // keyAt returns the key that a path had in the thread that wrote the entry at
 // seq: for a fork, that may be an ancestor.
 func (p *Pass) keyAt(path string, seq uint64) (string, error) {
-	name := p.name
-	for threads.IsFork(name) {
-		r, err := p.engine.threads.RootOf(p.io, name)
-		if err != nil {
-			return "", p.lose(err)
-		}
+	name := threads.Self(p.name)
+	roots, err := p.engine.threads.Roots(p.io, p.name)
+	if err != nil {
+		return "", p.lose(err)
+	}
+	for _, r := range roots {
 		if seq > r.Base {
 			break
 		}

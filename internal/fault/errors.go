@@ -45,6 +45,7 @@ var (
 
 	ErrNoFlow      = errors.New("perdure: unknown flow")
 	ErrNoThread    = errors.New("perdure: unknown thread")
+	ErrArchived    = Coded("archived", errors.New("perdure: the thread is archived"))
 	ErrErased      = Coded("erased", errors.New("perdure: the thread was erased"))
 	ErrRestored    = Coded("restored", errors.New("perdure: the store was restored from a backup"))
 	ErrMoved       = errors.New("perdure: moved to another store")
@@ -386,6 +387,22 @@ type ErasedError struct {
 func (e *ErasedError) Error() string { return fmt.Sprintf("%v: %s", ErrErased, e.Thread) }
 
 func (e *ErasedError) Unwrap() []error { return []error{ErrErased, ErrNoThread, e.Err} }
+
+// ArchivedError says that a thread is in the archive: see perdure.ArchivedError. It
+// matches ErrArchived.
+type ArchivedError struct {
+	Thread string
+	At     time.Time // when it was archived
+	Where  string    // the URL of the place, and the name of the object in it
+}
+
+// Error says how to get it back.
+func (e *ArchivedError) Error() string {
+	return fmt.Sprintf("%v: %q, since %s; restore it first: perdure unarchive %s", ErrArchived, e.Thread, e.At.UTC().Format(time.RFC3339), e.Thread)
+}
+
+// Unwrap makes errors.Is(err, ErrArchived) true.
+func (e *ArchivedError) Unwrap() error { return ErrArchived }
 
 // MovedError says that a thread, or all of them, continue in another store: see
 // perdure.MovedError. It matches ErrMoved.

@@ -142,6 +142,9 @@ type Origin struct {
 	Depth  int    `json:"depth,omitempty"` // child: number of threads above it
 }
 
+// ToArchive is the Name in the erased entry of a thread that was archived.
+const ToArchive = "archive"
+
 // Imported reports whether everything before a forked entry was imported.
 func (o *Origin) Imported() bool { return o != nil && (o.Name == "" || o.Inside) }
 

@@ -46,15 +46,16 @@ type Thread struct {
 
 	Moved string `json:",omitzero"` // the name of the store where it continues, "" if it has not moved
 
-	Foreign string `json:"-"` // why this binary must not write to the thread, "" if it may
-	shared  bool   // State and Deps are the base of a run
-	byID    table[*Run]
-	asks    table[*Ask] // by id, open and closed
-	heard   table[bool] // keys of signals that have arrived
-	open    []*Run      // those of Runs that have not ended
-	ended   []*Run      // those of Runs that have ended and are not past, see clone.go
-	weight  int64
-	held    *atomic.Int64 // bytes that its links and those of its clones keep, see Link.Keep
+	Archived bool   `json:"-"` // it was erased because it is in the archive
+	Foreign  string `json:"-"` // why this binary must not write to the thread, "" if it may
+	shared   bool   // State and Deps are the base of a run
+	byID     table[*Run]
+	asks     table[*Ask] // by id, open and closed
+	heard    table[bool] // keys of signals that have arrived
+	open     []*Run      // those of Runs that have not ended
+	ended    []*Run      // those of Runs that have ended and are not past, see clone.go
+	weight   int64
+	held     *atomic.Int64 // bytes that its links and those of its clones keep, see Link.Keep
 }
 
 // Pending is a signal that no run has received yet.
@@ -204,7 +205,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	case Forked:
 		t.fork(e, b)
 	case Erased:
-		t.Erased = true
+		t.Erased, t.Archived = true, b.Name == ToArchive
 	case Moved:
 		t.Moved = b.Name
 	}

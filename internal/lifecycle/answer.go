@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +44,11 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 	}
 	// Values are encoded, checked and stored once, before anything is appended.
 	o, err := r.threads.ReadForest(ctx, name)
+	if errors.Is(err, fault.ErrErased) {
+		if name, err = r.threads.HereIfMoved(ctx, name, err); err == nil {
+			o, err = r.threads.ReadForest(ctx, name)
+		}
+	}
 	if err != nil {
 		return err
 	}

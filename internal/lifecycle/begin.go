@@ -29,6 +29,19 @@ func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool, lead
 			name, err = r.tenant.MendID(ctx, id, err)
 			held = []byte(name)
 		}
+		if self, away := threads.Away(string(held)); err == nil && away {
+			name, err := r.tenant.Returned(ctx, id, self)
+			if err != nil {
+				return "", err
+			}
+			if name == "" { // it was erased from the archive
+				if err := r.threads.Remove(ctx, r.tenant.IDKey(id), string(held)); err != nil {
+					return "", err
+				}
+				continue
+			}
+			held = []byte(name)
+		}
 		if err == nil && string(held) != fresh {
 			var reached bool
 			if reached, err = r.tenant.Reaches(ctx, string(held)); err == nil && !reached {

@@ -23,6 +23,8 @@ func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thre
 		if begun || err != nil {
 			return name, err
 		}
+	} else if errors.Is(err, fault.ErrArchived) {
+		return "", nil // it has ended, and its parent knows
 	} else if !errors.Is(err, fault.ErrNoThread) {
 		return "", err
 	}
@@ -100,6 +102,9 @@ func (r *Control) cancelChild(ctx context.Context, parent string, t *journal.Thr
 	if err == nil {
 		begun, err = r.threads.Begun(ctx, threads.JournalKey(name))
 	}
+	if errors.Is(err, fault.ErrArchived) {
+		return nil // it has ended
+	}
 	if err != nil && !errors.Is(err, fault.ErrNoThread) {
 		return err
 	}
@@ -159,8 +164,8 @@ func EndKey(child string, end uint64) string {
 // has, or will have, an end that the parent has not heard of.
 func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
 	name, err := r.tenant.Find(ctx, child.ID)
-	if errors.Is(err, fault.ErrNoThread) {
-		return false, nil
+	if errors.Is(err, fault.ErrNoThread) || errors.Is(err, fault.ErrArchived) {
+		return false, nil // restore it first to retry it too
 	}
 	if err != nil {
 		return false, err
@@ -169,7 +174,7 @@ func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		again, ended = false, false
 		own := t.RunByID(r.threads.ChildRunID(child.ID))
-		if own == nil || t.Parent == nil || t.Parent.Name != parent { // it reports its end to the thread that this one was forked from
+		if own == nil || t.Parent == nil || threads.Self(t.Parent.Name) != threads.Self(parent) { // it reports its end to the thread that this one was forked from
 			return nil, nil, threads.ErrNothing
 		}
 		if again = !own.Status.Final() || !heard(EndKey(child.ID, own.EndSeq)); again {
@@ -208,12 +213,12 @@ func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 	}
 	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: EndKey(o.Thread.ID, run.EndSeq), Status: string(run.Status)}
 	known := false // the body is complete
-	return c.tellOrigin(ctx, from, &b, func() error {
+	return c.tellOrigin(ctx, from, &b, func(parent string) error {
 		if known {
 			return nil
 		}
 		known = true
-		return c.childOutcome(ctx, o, run, &b)
+		return c.childOutcome(ctx, o, run, parent, &b)
 	}, run)
 }
 
@@ -232,11 +237,11 @@ func (c *Control) tellErased(ctx context.Context, o *threads.Opened) error {
 		b.Key = EndKey(o.Thread.ID, run.EndSeq)
 	}
 	b.Fail = childFailure(*fault.Failure(fault.ErrErased))
-	return c.tellOrigin(ctx, from, &b, func() error { return nil }, run)
+	return c.tellOrigin(ctx, from, &b, func(string) error { return nil }, run)
 }
 
 // childOutcome fills in what the parent is told about a child's end.
-func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *journal.Run, b *journal.Body) error {
+func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *journal.Run, parent string, b *journal.Body) error {
 	switch run.Status {
 	case journal.StatusCancelled:
 		b.Fail = childFailure(journal.Failure{Msg: fault.ErrChildCancelled.Error(), Codes: fault.Failure(fault.ErrChildCancelled).Codes})
@@ -252,7 +257,7 @@ func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *jour
 		return nil
 	}
 	if err == nil {
-		b.Value, err = c.threads.Value(ctx, o.Thread.Parent.Name, raw)
+		b.Value, err = c.threads.Value(ctx, parent, raw)
 	}
 	return err
 }
@@ -267,13 +272,36 @@ func childFailure(fail journal.Failure) *journal.Failure {
 // tellOrigin appends the end of a child to its parent's journal, addressed to
 // the run that spawned it and to a Join if one is waiting. No Join is waiting
 // for a child that this very run has cancelled at its end.
-func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
-	_, _, err := c.threads.Change(ctx, from.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journal.Body, fill func(parent string) error, own *journal.Run) error {
+	err := c.tellNamed(ctx, from.Name, from, b, fill, own)
+	if threads.IsGone(err) {
+		// A parent that is archived has ended; one that was restored has another name.
+		here, hereErr := c.threads.Here(ctx, from.Name)
+		if hereErr != nil && !errors.Is(hereErr, fault.ErrArchived) && !threads.IsGone(hereErr) {
+			return hereErr
+		}
+		if hereErr != nil || here == from.Name {
+			return nil
+		}
+		err = c.tellNamed(ctx, here, from, b, fill, own)
+	}
+	if threads.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reporting the end of a child to its parent, thread %s: %w", from.Thread, err)
+	}
+	return nil
+}
+
+// tellNamed is tellOrigin for the name that the parent has now.
+func (c *Control) tellNamed(ctx context.Context, parent string, from *journal.Origin, b *journal.Body, fill func(parent string) error, own *journal.Run) error {
+	_, _, err := c.threads.Change(ctx, parent, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		run, child := Awaits(t, from, b.Name, b.Key)
 		if child == nil || child.Joined && b.Status == "" { // an erased child's known end stays
 			return nil, nil, threads.ErrNothing
 		}
-		if err := fill(); err != nil {
+		if err := fill(parent); err != nil {
 			return nil, nil, err
 		}
 		b.Spend = nil
@@ -297,13 +325,7 @@ func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journ
 		}
 		return []threads.Line{l}, []string{run.Flow}, nil
 	})
-	if threads.IsGone(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reporting the end of a child to its parent, thread %s: %w", from.Thread, err)
-	}
-	return nil
+	return err
 }
 
 // A parent and its child are two journals, and nothing is appended to both at

@@ -21,6 +21,7 @@ type Control struct {
 	tenant     *threads.Tenant
 	maxQueue   int                                                   // how many inputs may wait on a thread
 	checkInput func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow accepts it
+	objects    Objects                                               // of archived threads; nil if there is no archive
 	workers    Workers                                               // of this process; nil to leave runs to whoever finds them
 }
 
@@ -51,6 +52,12 @@ func New(t *threads.Tenant, maxQueue int, checkInput func(flow string, input any
 // With lets workers of this process claim the runs that are started.
 func (r *Control) With(w Workers) *Control {
 	r.workers = w
+	return r
+}
+
+// WithArchive tells where the objects of archived threads are.
+func (r *Control) WithArchive(o Objects) *Control {
+	r.objects = o
 	return r
 }
 

@@ -15,16 +15,34 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Erase erases a thread, and with dependents also the threads that depend on
-// it.
-func (r *Control) Erase(ctx context.Context, name, id string, n Note, dependents bool) error {
-	return r.eraseWith(ctx, eraser{life: r, note: n, all: dependents, id: id}, name, id)
+// Erase erases the thread with an id, and with dependents also the threads that
+// depend on it.
+func (r *Control) Erase(ctx context.Context, id string, n Note, dependents bool) error {
+	for range mostTries {
+		e := eraser{life: r, note: n, all: dependents, id: id}
+		name, err := r.tenant.Find(ctx, id)
+		if errors.Is(err, fault.ErrArchived) || errors.Is(err, fault.ErrNoThread) {
+			err = e.fromArchive(ctx, id, err)
+		} else if err == nil {
+			err = e.canPurge(ctx, name)
+			if err == nil {
+				err = r.eraseWith(ctx, &e, name, id)
+			}
+			if err == nil && e.archived {
+				continue // it was being archived: now it is in the archive
+			}
+		}
+		if !errors.Is(err, errReturned) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: thread %s keeps being archived and restored", fault.ErrBusy, id)
 }
 
 // finishErase continues the erase of a thread, for callers that were not asked
 // to erase it but found it erased.
 func (r *Control) finishErase(ctx context.Context, name, id string) error {
-	return r.eraseWith(ctx, eraser{life: r, id: id, finishing: true}, name, id)
+	return r.eraseWith(ctx, &eraser{life: r, id: id, finishing: true}, name, id)
 }
 
 // FinishFound continues the erase of a thread whose journal says that it was
@@ -43,16 +61,13 @@ func (r *Control) FinishFound(ctx context.Context, name, idCell string) error {
 	if err := e.thread(ctx, name, idCell); err != nil {
 		return fmt.Errorf("completing its erase: %w", err)
 	}
-	if idCell == "" {
-		return r.threads.Remove(ctx, threads.GateKey(name), "")
-	}
-	return e.last(ctx, name, idCell, threads.GateKey(name))
+	return e.last(ctx, name, idCell, archivedCell, threads.GateKey(name))
 }
 
-func (r *Control) eraseWith(ctx context.Context, e eraser, name, id string) error {
+func (r *Control) eraseWith(ctx context.Context, e *eraser, name, id string) error {
 	err := e.thread(ctx, name, r.tenant.IDKey(id))
 	if err == nil {
-		err = e.last(ctx, name, threads.GateKey(name), r.tenant.IDKey(id))
+		err = e.last(ctx, name, threads.GateKey(name), archivedCell, r.tenant.IDKey(id))
 	}
 	if err != nil {
 		return fmt.Errorf("perdure: erasing thread %s: %w", id, err)
@@ -69,6 +84,8 @@ type eraser struct {
 	depth     int
 	finishing bool
 	closed    store.Version // of the gate, if this eraser closed it
+	archiving bool          // it leaves the thread in the archive
+	archived  bool          // the thread went there, whatever was asked for
 }
 
 // The bounds of an eraser.
@@ -81,6 +98,15 @@ const (
 // to it.
 func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	o, err := e.life.threads.Read(ctx, name)
+	if err != nil {
+		// What is left of a fork that is in the archive cannot be read once the thread
+		// it was forked from is gone too, and need not be.
+		if a, awayErr := e.life.away(ctx, name); awayErr != nil {
+			return awayErr
+		} else if a != nil {
+			return e.rest(ctx, name, a.IDCell)
+		}
+	}
 	switch {
 	case errors.Is(err, fault.ErrErased):
 		if err := e.mark(ctx, name, idCell); err != nil {
@@ -105,8 +131,13 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	if o, err = e.fence(ctx, name); err != nil {
 		return errors.Join(err, e.reopen(ctx, name, err))
 	}
+	if e.archived = o != nil && o.Thread.Archived; e.archived {
+		if err := e.life.settle(ctx, name, idCell); err != nil {
+			return err
+		}
+	}
 	if o != nil {
-		if t := o.Thread; idCell != "" && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
+		if t := o.Thread; idCell != "" && !e.archived && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
 			if _, err := e.life.threads.Ensure(ctx, e.life.threads.UsedKey(idCell), []byte("{}")); err != nil {
 				return err
 			}
@@ -115,8 +146,13 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 			return err
 		}
 	}
-	// Even if it is already dropped: whoever did that may have failed or died
-	// before the bytes were gone. Dropping again finishes the job.
+	return e.drop(ctx, name)
+}
+
+// drop drops the journal of a thread, even if it is already dropped: whoever did
+// that may have failed or died before the bytes were gone. Dropping again finishes
+// the job.
+func (e *eraser) drop(ctx context.Context, name string) error {
 	if err := e.life.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
 		return err
 	}
@@ -145,15 +181,27 @@ func (e *eraser) mark(ctx context.Context, name, idCell string) error {
 	return err
 }
 
-// last removes the last two cells of a thread. As long as the second exists, it
-// leads whoever comes next to what is left to do.
-func (e *eraser) last(ctx context.Context, name, first, second string) error {
-	for _, key := range []string{first, second} {
-		only := ""
-		if key != threads.GateKey(name) {
-			only = name // the id may belong to another thread by now
+// archivedCell stands for the cell that says where an archived thread is.
+const archivedCell = "archived"
+
+// last removes the last cells of a thread: its gate, the cell of its id, and the one
+// that says that it was archived. As long as the last of them exists, it leads
+// whoever comes next to what is left to do.
+func (e *eraser) last(ctx context.Context, name string, keys ...string) error {
+	for _, key := range keys {
+		var err error
+		switch key {
+		case "": // it is not known
+		case threads.GateKey(name):
+			err = e.life.threads.Remove(ctx, key, "")
+		case archivedCell:
+			if !e.archived {
+				err = e.life.forgetArchived(ctx, name)
+			}
+		default:
+			err = e.unlead(ctx, key, name)
 		}
-		if err := e.life.threads.Remove(ctx, key, only); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -219,26 +267,21 @@ func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
 	if err != nil {
 		return err
 	}
-	ids := make([]string, len(pins))
+	var found []*dependent
 	var alive, unborn []string
-	for i, by := range pins {
-		dependent, readErr := e.life.threads.Read(ctx, by)
-		t := dependent.Thread
-		if readErr != nil && !errors.Is(readErr, fault.ErrErased) && !errors.Is(readErr, fault.ErrCorrupt) {
-			return readErr
+	for _, by := range pins {
+		d, err := e.find(ctx, by)
+		switch {
+		case err != nil:
+			return err
+		case e.archiving && !d.hinders():
+			continue
+		case d.alive:
+			alive = append(alive, cmp.Or(d.id, by))
+		case d.unborn:
+			unborn = append(unborn, d.name)
 		}
-		if ids[i] = t.ID; t.ID == "" {
-			listed, err := e.life.threads.ReadSummary(ctx, by)
-			if err != nil {
-				return err
-			}
-			ids[i] = listed.ID
-		}
-		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, fault.ErrErased) {
-			alive = append(alive, cmp.Or(ids[i], by))
-		} else if !begun {
-			unborn = append(unborn, by)
-		}
+		found = append(found, d)
 	}
 	if len(alive) > 0 && !e.all {
 		slices.Sort(alive)
@@ -252,28 +295,55 @@ func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
 			return err
 		}
 	}
-	for i, by := range pins {
-		if err := e.dependent(ctx, by, ids[i]); err != nil {
-			return fmt.Errorf("erasing thread %s, which depends on it: %w", cmp.Or(ids[i], by), err)
+	for _, d := range found {
+		if err := e.dependent(ctx, d); err != nil {
+			return fmt.Errorf("erasing thread %s, which depends on it: %w", cmp.Or(d.id, d.by), err)
 		}
-		if err := e.life.threads.Unpin(ctx, o.Name, by); err != nil {
+		if err := e.life.threads.Unpin(ctx, o.Name, d.by); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dependent erases a thread that depends on the one being erased. Its pin leads
-// to it until it is gone, so its gate may go after its id cell, whose key the
-// gate holds even when nothing else is left.
-func (e *eraser) dependent(ctx context.Context, name, id string) error {
-	inner := eraser{life: e.life, note: e.note, all: e.all, depth: e.depth + 1}
-	inner.note.IfSeq = 0 // it is the other thread's sequence
+// dependent erases a thread that depends on the one being erased.
+func (e *eraser) dependent(ctx context.Context, d *dependent) error {
+	for range mostTries {
+		inner := eraser{life: e.life, note: e.note, all: e.all, depth: e.depth + 1}
+		inner.note.IfSeq = 0 // it is the other thread's sequence
+		var err error
+		if d.name == "" {
+			err = inner.archivedThread(ctx, d.by)
+		} else {
+			err = inner.named(ctx, d.name, d.id)
+		}
+		if err == nil && inner.archived {
+			d.name = "" // it was being archived
+			continue
+		}
+		if !errors.Is(err, errReturned) {
+			return err
+		}
+		if d, err = e.find(ctx, d.by); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: it keeps being archived and restored", fault.ErrBusy)
+}
+
+// named erases a dependent that is in the store. Its pin leads to it until it is
+// gone, so its gate may go after its id cell, whose key the gate holds even when
+// nothing else is left.
+func (e *eraser) named(ctx context.Context, name, id string) error {
 	idCell := ""
 	if id != "" {
 		idCell = e.life.tenant.IDKey(id)
 	}
-	if err := inner.thread(ctx, name, idCell); err != nil {
+	err := e.canPurge(ctx, name)
+	if err == nil {
+		err = e.thread(ctx, name, idCell)
+	}
+	if err != nil {
 		return err
 	}
 	if gate, err := e.life.threads.Store.Get(ctx, threads.GateKey(name)); err == nil {
@@ -281,17 +351,18 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if idCell == "" {
-		return e.life.threads.Remove(ctx, threads.GateKey(name), "")
-	}
-	return e.last(ctx, name, idCell, threads.GateKey(name))
+	return e.last(ctx, name, idCell, threads.GateKey(name), archivedCell)
 }
 
 // fence appends the entry after which nobody writes. It returns the thread, or
 // nil if its journal is already dropped.
 func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error) {
+	b := journal.Body{By: e.note.By, Reason: e.note.Reason}
+	if e.archiving {
+		b.Name = journal.ToArchive
+	}
 	o, _, err := e.life.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		return []threads.Line{{Kind: journal.Erased, Body: journal.Body{By: e.note.By, Reason: e.note.Reason}}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)
+		return []threads.Line{{Kind: journal.Erased, Body: b}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)
 	})
 	switch {
 	case errors.Is(err, store.ErrDropped):
@@ -302,6 +373,9 @@ func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error
 		// enough.
 	default:
 		return nil, err
+	}
+	if o.Thread.Archived {
+		return o, nil // its parent knows how it ended
 	}
 	if err := e.life.tellErased(ctx, o); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 		return nil, err // a damaged parent waits for nobody
@@ -318,6 +392,9 @@ func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) erro
 	}
 	if err := e.life.threads.Remove(ctx, threads.JournalKey(name), ""); err != nil {
 		return err
+	}
+	if e.archived {
+		return nil // pins stay, for its erase from the archive
 	}
 	if err := store.DeletePrefix(ctx, e.life.threads.Store, threads.PinPrefix(name)); err != nil {
 		return err

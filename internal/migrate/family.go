@@ -26,6 +26,7 @@ var families = []struct {
 	{"thread/", copied},          // summaries
 	{"id/", copied},              // map ids to names
 	{"used/", copied},            // ids of erased threads
+	{"archived/", copied},        // threads in the archive, and those that came back
 	{"pin/", copied},             // forks and children
 	{"gate/", copied},            // erases under way
 	{"import/", copied},          // imports under way: upkeep finishes or drops them

@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 
 // AskID returns the public id of an ask of a thread.
 func AskID(name, id string) string {
-	_, incarnation, _ := strings.Cut(name, ".")
+	_, incarnation, _ := strings.Cut(Self(name), ".")
 	return incarnation + "." + id
 }
 
@@ -24,6 +25,12 @@ func (r *Tenant) AskThread(ctx context.Context, id string) (string, error) {
 	}
 	name := r.Part + "." + incarnation
 	reached, err := r.Reaches(ctx, name)
+	if err == nil && !reached { // it may have been restored
+		if here, hereErr := r.All.Here(ctx, name); hereErr == nil && here != name {
+			name = here
+			reached, err = r.Reaches(ctx, name)
+		}
+	}
 	if err == nil && !reached {
 		err = fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
@@ -47,6 +54,11 @@ func (r *Tenant) ReadAsk(ctx context.Context, id string) (*Opened, *journal.Ask,
 		return nil, nil, err
 	}
 	o, err := r.All.Read(ctx, name)
+	if errors.Is(err, fault.ErrErased) {
+		if name, err = r.All.HereIfMoved(ctx, name, err); err == nil {
+			o, err = r.All.Read(ctx, name)
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -202,11 +202,12 @@ func ImportMark(entries uint64) string {
 // InsideImport reports whether everything in a thread up to a sequence was
 // imported. It trusts only names: imported entries may be forged.
 func (c *Threads) InsideImport(ctx context.Context, name string, at uint64) (bool, error) {
-	for IsFork(name) {
-		r, err := c.RootOf(ctx, name)
-		if err != nil || r.Parent == "" {
-			return false, err
-		}
+	roots, err := c.Roots(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	name = Self(name)
+	for _, r := range roots {
 		name, at = r.Parent, min(at, r.Base)
 	}
 	text, ok := strings.CutPrefix(markOf(name), "i")

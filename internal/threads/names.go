@@ -117,6 +117,9 @@ func (r *Tenant) Find(ctx context.Context, id string) (string, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return "", fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 	}
+	if err == nil {
+		name, err = r.led(ctx, id, name)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -220,7 +223,7 @@ func (c *Threads) UsedKey(idCell string) string {
 // from itself before the store was restored, "" if there is nothing to tell apart.
 func (r *Tenant) Tag(ctx context.Context, name, thread string) (string, error) {
 	if r.All.restored != "" {
-		return Base32.EncodeToString(r.All.Hash("life", name, r.All.restored)[:5]), nil
+		return Base32.EncodeToString(r.All.Hash("life", Self(name), r.All.restored)[:5]), nil
 	}
 	_, err := r.All.Store.Get(ctx, r.All.UsedKey(r.IDKey(thread)))
 	if errors.Is(err, store.ErrNotFound) {
@@ -229,5 +232,5 @@ func (r *Tenant) Tag(ctx context.Context, name, thread string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return Base32.EncodeToString(r.All.Hash("life", name)[:5]), nil
+	return Base32.EncodeToString(r.All.Hash("life", Self(name))[:5]), nil
 }

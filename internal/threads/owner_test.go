@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/kit"
 )
 
@@ -37,7 +38,9 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		asker := perdure.NewFlow("asker", func(ctx context.Context, _ string) (string, error) {
 			return perdure.Ask[string](ctx, "q", perdure.Question{Prompt: "?"})
 		})
-		k := kit.New(t, nil, perdure.Options{}, parent, asker)
+		place, err := archive.Dir(t.TempDir())
+		kit.NoErr(t, err)
+		k := kit.New(t, nil, perdure.Options{Archive: place}, parent, asker)
 		ann, eve := k.User("ann"), k.User("eve")
 		ctx := t.Context()
 		if _, err := ann.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "parent", Input: ""}); err != nil {
@@ -61,8 +64,9 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			return map[string]error{"its thread": call("t"), "its child": call(child)}
 		}
 		calls := map[string]map[string]error{
-			"Cancel": here(func(id string) error { return eve.Cancel(ctx, id, "", note) }),
-			"Deltas": here(func(id string) error { return firstErr(eve.Deltas(ctx, id)) }),
+			"Archive": here(func(id string) error { _, err := eve.Archive(ctx, id, note); return err }),
+			"Cancel":  here(func(id string) error { return eve.Cancel(ctx, id, "", note) }),
+			"Deltas":  here(func(id string) error { return firstErr(eve.Deltas(ctx, id)) }),
 			"Diff": here(func(id string) error {
 				_, err := eve.Diff(ctx, perdure.Point{Thread: id, Seq: 1}, perdure.Point{Thread: id, Seq: 2})
 				return err
@@ -79,6 +83,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			"GetRun":  here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
 			"Life":    here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
 			"Pause":   here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
+			"Restore": here(func(id string) error { return eve.Restore(ctx, id, perdure.RestoreOptions{}) }),
 			"Resume":  here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
 			"Retry":   here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
 			"Rewind":  here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
@@ -113,13 +118,16 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		for s, err := range eve.List(ctx, perdure.ListOptions{}) {
 			t.Errorf("List = %+v, %v", s, err)
 		}
+		for a, err := range eve.Archived(ctx, perdure.ArchivedOptions{}) {
+			t.Errorf("Archived = %+v, %v", a, err)
+		}
 		_, err = eve.Import(ctx, &file, perdure.ImportOptions{As: "copy"})
 		kit.WantErr(t, "Import of another's thread", err, perdure.ErrInvalid)
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
 			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {

@@ -48,8 +48,9 @@ func (c *Threads) passed(ctx context.Context, name string, gate store.Cell) (boo
 	return err == nil && o.Thread.Seq > at, err
 }
 
-// PinPrefix is the prefix of the keys of a thread's pins.
-func PinPrefix(name string) string { return "pin/" + name + "/" }
+// PinPrefix is the prefix of the keys of a thread's pins. They stay when the thread
+// is archived and restored, so they are named after what both threads were first.
+func PinPrefix(name string) string { return "pin/" + Self(name) + "/" }
 
 // GateKey is the key of a thread's gate.
 func GateKey(name string) string { return "gate/" + name }
@@ -57,7 +58,7 @@ func GateKey(name string) string { return "gate/" + name }
 // Pin records that the thread by depends on the thread name. It returns ErrErased
 // if that one was or is being erased.
 func (c *Threads) Pin(ctx context.Context, name, by string) error {
-	if _, err := c.Ensure(ctx, PinPrefix(name)+by, []byte("{}")); err != nil {
+	if _, err := c.Ensure(ctx, PinPrefix(name)+Self(by), []byte("{}")); err != nil {
 		return fmt.Errorf("perdure: pinning a thread: %w", err)
 	}
 	gate, err := store.Update(ctx, c.Store, GateKey(name), func(old store.Cell) ([]byte, error) {
@@ -89,7 +90,7 @@ func (c *Threads) Pin(ctx context.Context, name, by string) error {
 
 // Unpin removes a pin.
 func (c *Threads) Unpin(ctx context.Context, name, by string) error {
-	cell, err := c.Store.Get(ctx, PinPrefix(name)+by)
+	cell, err := c.Store.Get(ctx, PinPrefix(name)+Self(by))
 	if err == nil {
 		err = c.Store.Delete(ctx, cell.Key, cell.Version)
 	}
@@ -99,7 +100,7 @@ func (c *Threads) Unpin(ctx context.Context, name, by string) error {
 	return err
 }
 
-// Pins returns the names of the threads that pin a thread.
+// Pins returns the names that the threads that pin a thread had first, see Self.
 func (c *Threads) Pins(ctx context.Context, name string) ([]string, error) {
 	var names []string
 	for cell, err := range c.Store.List(ctx, PinPrefix(name), "") {

@@ -24,7 +24,7 @@ func (r *Tenant) Open(ctx context.Context, thread string) (*Opened, error) {
 	o, err := r.All.Read(ctx, name)
 	switch {
 	case err != nil && !errors.Is(err, fault.ErrCorrupt):
-		return nil, err
+		return nil, r.All.IfArchived(ctx, o, err)
 	case err == nil && o.Thread.Seq == 0 && o.Thread.Foreign == "":
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	}
@@ -442,12 +442,13 @@ func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*
 	if err := r.All.CheckMoved(ctx); err != nil {
 		return nil, nil, err
 	}
-	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
+	o, entries, err := r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
 		if t.Seq == 0 {
 			return nil, nil, fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 		}
 		return decide(t)
 	})
+	return o, entries, r.All.IfArchived(ctx, o, err)
 }
 
 // Empty returns a thread that has not been read yet.

@@ -6,7 +6,6 @@ package upkeep
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,6 +151,12 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		led, err = tenant.MendID(ctx, o.Thread.ID, err)
 		cell.Value = []byte(led)
 	}
+	if err == nil && threads.Self(name) != name {
+		var done bool
+		if done, err = b.restored(ctx, name, &cell); done {
+			return err
+		}
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
 		b.found.Orphans++
 		b.threads.Log.Warn("no id leads to a thread", "thread", name)
@@ -167,6 +172,32 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		return err
 	}
 	return b.rebuildHints(ctx, o)
+}
+
+// restored looks at a thread that was restored: the cell of its id need not lead
+// to it yet, which it mends. It reports whether the thread is left alone, as it is
+// not complete.
+func (b *rebuilder) restored(ctx context.Context, name string, idCell *store.Cell) (bool, error) {
+	self, away := threads.Away(string(idCell.Value))
+	if !away || self != threads.Self(name) {
+		return false, nil
+	}
+	a, _, err := b.threads.ReadArchived(ctx, name)
+	switch {
+	case err != nil:
+		return true, err
+	case a == nil || a.Name != name || a.State != threads.Restoring && a.State != threads.InStore:
+		return false, nil
+	case a.State == threads.Restoring:
+		b.found.Orphans++
+		return true, nil
+	}
+	_, err = b.threads.Store.Put(ctx, idCell.Key, []byte(name), idCell.Version)
+	if errors.Is(err, store.ErrConflict) {
+		err = nil // another process has done it
+	}
+	idCell.Value = []byte(name)
+	return err != nil, err
 }
 
 // summary returns the summary of a thread, and whether there is one.
@@ -278,7 +309,14 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 		return "", nil
 	}
 	if b.parent == nil || b.parent.Name != from.Name {
-		parent, err := b.threads.Read(ctx, from.Name)
+		at, err := b.threads.Here(ctx, from.Name)
+		if errors.Is(err, fault.ErrArchived) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		parent, err := b.threads.Read(ctx, at)
 		if threads.IsGone(err) || errors.Is(err, fault.ErrCorrupt) {
 			return "", nil
 		}
@@ -302,7 +340,7 @@ const importDead = time.Hour
 func (b *rebuilder) finishImports(ctx context.Context) (map[string]bool, error) {
 	young := map[string]bool{}
 	err := b.cells(ctx, archive.ImportKey(""), func(cell store.Cell, name string) error {
-		made, ok := madeAt(name)
+		made, ok := threads.MadeAt(name)
 		if !ok || clock.Now().Sub(made) < importDead {
 			young[name] = true
 			return nil
@@ -370,19 +408,6 @@ func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell stor
 			return err
 		}
 	}
-}
-
-// madeAt returns when a thread's name was made, which is part of the name.
-func madeAt(name string) (time.Time, bool) {
-	_, part, ok := strings.Cut(name, ".")
-	if !ok || len(part) < 16 {
-		return time.Time{}, false
-	}
-	b, err := threads.Base32.DecodeString(part[:16])
-	if err != nil {
-		return time.Time{}, false
-	}
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(b[:8]) >> 8)), true
 }
 
 // Interrupted imports and erases are found by the cells that mark them, even if

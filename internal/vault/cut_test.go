@@ -1,0 +1,278 @@
+package vault_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// cuts are the crashes of a sweep. What is left differs only by writes, so the short
+// form crashes after each of these, and the long one before and after each call.
+func cuts() iter.Seq2[string, faulty.Plan] {
+	if testing.Short() {
+		return faulty.Sweep(faulty.CrashAfter)
+	}
+	return faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter)
+}
+
+// bases are the stores of the sweeps: with batches and without.
+func bases() map[string]func() store.Store {
+	return map[string]func() store.Store{
+		"batches": func() store.Store { return memstore.New() },
+		"plain":   func() store.Store { return kit.Plain(memstore.New()) },
+	}
+}
+
+// made returns a store with the thread t, which has a value in a blob, a fork f, which
+// is also at rest, and the exports of both.
+func made(t *testing.T, s store.Store, p *place) (*perdure.Runtime, map[string]string) {
+	t.Helper()
+	k := kitOn(t, s, p)
+	k.WaitForRun("t", k.StartOn("t", "echo", kit.Large).ID, perdure.Succeeded)
+	k.MustFork(perdure.ForkRequest{Thread: "t", As: "f"})
+	k.WaitForRun("f", k.StartOn("f", "ledger", "x").ID, perdure.Succeeded)
+	k.Stop()
+	return k.Runtime, map[string]string{"t": export(t, k.Runtime, "t"), "f": export(t, k.Runtime, "f")}
+}
+
+// whole expects that a thread is here whole or archived whole, and reports which.
+func whole(t *testing.T, rt *perdure.Runtime, thread, file string) (here bool) {
+	t.Helper()
+	_, err := rt.Get(t.Context(), thread)
+	if errors.Is(err, perdure.ErrArchived) {
+		return false
+	}
+	if err != nil {
+		t.Errorf("Get: %v", err)
+		return false
+	}
+	if export(t, rt, thread) != file {
+		t.Error("it has another export")
+	}
+	return true
+}
+
+// gone erases both threads, and expects that nothing is left.
+func gone(t *testing.T, rt *perdure.Runtime, s store.Store, p *place) {
+	t.Helper()
+	if err := rt.Erase(t.Context(), "t", perdure.EraseOptions{Dependents: true}); err != nil && !errors.Is(err, perdure.ErrNoThread) {
+		t.Errorf("Erase: %v", err)
+	}
+	kit.WantNothing(t, s)
+	if left := p.names(); len(left) > 0 {
+		t.Errorf("left in the archive: %q", left)
+	}
+}
+
+// sweep cuts do at every call, on a store that prepare has filled, and then has check
+// look at what is left with a runtime that works. It ends at the first failure.
+func sweep(t *testing.T, least int, prepare func(*perdure.Runtime), do func(context.Context, *perdure.Runtime) error, check func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string)) {
+	for base, create := range bases() {
+		kit.Bubble(t, base, func(t *testing.T) {
+			cut := 0
+			for at, plan := range cuts() {
+				s, p := create(), newPlace()
+				rt, files := made(t, s, p)
+				prepare(rt)
+				if dying(t, s, p, plan, do) {
+					cut++
+				}
+				check(t, rt, s, p, files)
+				if t.Failed() {
+					t.Fatalf("%s: see above", at)
+				}
+			}
+			if cut < least {
+				t.Errorf("the sweep made only %d cuts", cut)
+			}
+		})
+	}
+}
+
+func archiveF(ctx context.Context, rt *perdure.Runtime) error {
+	_, err := rt.Archive(ctx, "f", perdure.Note{})
+	return err
+}
+
+func restoreF(ctx context.Context, rt *perdure.Runtime) error {
+	return rt.Restore(ctx, "f", perdure.RestoreOptions{})
+}
+
+// TestArchiveCutOff cuts an archive at every call. The thread is here whole or in the
+// archive whole, and whatever comes next finds it there: another archive, a start, a
+// rebuild, an erase.
+func TestArchiveCutOff(t *testing.T) {
+	then := map[string]func(*testing.T, *perdure.Runtime, store.Store, *place, map[string]string){
+		"Archive": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			mustArchive(t, rt, "f")
+			mustArchive(t, rt, "t") // what is left of the fork does not need it any more
+			if got := cellsOf(t, s); got != "map[cell archived:2 cell id:2 cell pin:1]" {
+				t.Errorf("the store holds %s", got)
+			}
+			mustRestore(t, rt, "f")
+			if !whole(t, rt, "f", files["f"]) {
+				t.Error("it is not back")
+			}
+		},
+		"Restore": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			err := rt.Restore(t.Context(), "f", perdure.RestoreOptions{})
+			if err != nil && !errors.Is(err, perdure.ErrNothingToDo) {
+				t.Errorf("Restore: %v", err)
+			}
+			if !whole(t, rt, "f", files["f"]) {
+				t.Error("it is not back")
+			}
+		},
+		"Start": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			here := whole(t, rt, "f", files["f"])
+			_, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "more"})
+			switch {
+			case here && err == nil:
+				if n := kinds(t, rt, "f")["queued"]; n != 3 {
+					t.Errorf("the thread has %d runs", n)
+				}
+			case here || !errors.Is(err, perdure.ErrArchived):
+				t.Errorf("here: %v, Start: %v", here, err)
+			default:
+				mustRestore(t, rt, "f")
+				if !whole(t, rt, "f", files["f"]) {
+					t.Error("it is not back")
+				}
+			}
+		},
+		"Rebuild": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			_, err := rt.Rebuild(t.Context())
+			kit.NoErr(t, err)
+			if !whole(t, rt, "f", files["f"]) {
+				if got := cellsOf(t, s); got != "map[cell archived:1 cell blob:2 cell gate:1 cell id:2 cell pin:1 cell thread:1 journal thread:1]" {
+					t.Errorf("the store holds %s", got)
+				}
+				mustRestore(t, rt, "f")
+				if !whole(t, rt, "f", files["f"]) {
+					t.Error("it is not back")
+				}
+			}
+		},
+		"Erase": func(*testing.T, *perdure.Runtime, store.Store, *place, map[string]string) {},
+	}
+	for name, then := range then {
+		t.Run(name, func(t *testing.T) {
+			sweep(t, 10, func(*perdure.Runtime) {}, archiveF, func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+				whole(t, rt, "f", files["f"])
+				then(t, rt, s, p, files)
+				gone(t, rt, s, p)
+			})
+		})
+	}
+}
+
+// kinds counts the entries of a thread by kind.
+func kinds(t *testing.T, rt *perdure.Runtime, thread string) map[string]int {
+	t.Helper()
+	return (&kit.Kit{Runtime: rt, T: t}).KindsOf(thread)
+}
+
+// TestRestoreCutOff cuts a restore at every call.
+func TestRestoreCutOff(t *testing.T) {
+	prepare := func(rt *perdure.Runtime) {
+		mustArchive(t, rt, "f")
+		mustArchive(t, rt, "t")
+	}
+	then := map[string]func(*testing.T, *perdure.Runtime){
+		"Restore": func(t *testing.T, rt *perdure.Runtime) { mustRestore(t, rt, "f") },
+		"Archive": func(t *testing.T, rt *perdure.Runtime) { mustArchive(t, rt, "f") },
+		"Rebuild": func(t *testing.T, rt *perdure.Runtime) {
+			_, err := rt.Rebuild(t.Context())
+			kit.NoErr(t, err)
+		},
+		"Erase": func(*testing.T, *perdure.Runtime) {},
+	}
+	for name, then := range then {
+		t.Run(name, func(t *testing.T) {
+			sweep(t, 8, prepare, restoreF, func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+				whole(t, rt, "f", files["f"])
+				then(t, rt)
+				if name != "Erase" {
+					mustRestore(t, rt, "f")
+					if !whole(t, rt, "f", files["f"]) {
+						t.Error("it is not back")
+					}
+					listed := 0
+					for _, err := range rt.List(t.Context(), perdure.ListOptions{}) {
+						kit.NoErr(t, err)
+						listed++
+					}
+					if listed != 1 {
+						t.Errorf("%d threads are listed", listed)
+					}
+				}
+				gone(t, rt, s, p)
+			})
+		})
+	}
+}
+
+// TestEraseFromTheArchiveCutOff cuts the erase of two archived threads, and of one
+// that was restored, at every call. Another erase, or a rebuild, leaves nothing.
+func TestEraseFromTheArchiveCutOff(t *testing.T) {
+	erase := func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{Dependents: true})
+	}
+	for name, back := range map[string]bool{"archived": false, "restored": true} {
+		t.Run(name, func(t *testing.T) {
+			prepare := func(rt *perdure.Runtime) {
+				mustArchive(t, rt, "f")
+				mustArchive(t, rt, "t")
+				if back {
+					mustRestore(t, rt, "f")
+				}
+			}
+			sweep(t, 11, prepare, erase, func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+				gone(t, rt, s, p)
+				_, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "new"})
+				kit.NoErr(t, err)
+			})
+		})
+	}
+}
+
+// TestErasedWithoutItsArchive: a process without the archive neither erases a thread
+// that has an object there, nor loses sight of it when it completes another's erase.
+func TestErasedWithoutItsArchive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := memstore.New(), newPlace()
+		rt, _ := made(t, s, p)
+		mustArchive(t, rt, "f")
+		other := kit.Runtime(t, s, perdure.Options{}, flows()...)
+		kit.WantErr(t, "Erase", other.Erase(t.Context(), "f", perdure.EraseOptions{}), perdure.ErrInvalid)
+		mustRestore(t, rt, "f")
+		kit.WantErr(t, "Erase", other.Erase(t.Context(), "f", perdure.EraseOptions{}), perdure.ErrInvalid)
+		// The other process completes the erase that this one began.
+		for at, plan := range faulty.SweepCalls(faulty.CrashAfter) {
+			if !dying(t, s, p, plan, func(ctx context.Context, rt *perdure.Runtime) error {
+				return rt.Erase(ctx, "f", perdure.EraseOptions{})
+			}) {
+				break
+			}
+			if _, err := other.Get(t.Context(), "f"); errors.Is(err, perdure.ErrNoThread) {
+				_, err := other.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "new"})
+				if err != nil {
+					t.Fatalf("%s: %v", at, err)
+				}
+				break
+			}
+		}
+		_, err := rt.Rebuild(t.Context())
+		kit.NoErr(t, err)
+		kit.NoErr(t, rt.Erase(t.Context(), "f", perdure.EraseOptions{}))
+		gone(t, rt, s, p)
+	})
+}

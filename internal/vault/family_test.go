@@ -1,0 +1,202 @@
+package vault_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// refused expects that a thread cannot be archived, and that nothing was written.
+func refused(t *testing.T, k *kit.Kit, p *place, thread string, want error, says ...string) {
+	t.Helper()
+	_, err := k.Archive(t.Context(), thread, perdure.Note{})
+	kit.WantErr(t, "Archive", err, want)
+	for _, text := range says {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v does not say %q", err, text)
+		}
+	}
+	if len(p.names()) > 0 {
+		t.Errorf("a refused archive left %q", p.names())
+	}
+	if _, err := k.Get(t.Context(), thread); err != nil {
+		t.Errorf("then Get: %v", err)
+	}
+}
+
+// TestOnlyThreadsAtRest: a run in any state but an ended one keeps its thread here.
+func TestOnlyThreadsAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace()
+		k := kitOn(t, memstore.New(), p)
+		run := k.StartOn("t", "asks", "?")
+		k.WaitFor("t", perdure.Suspended)
+		refused(t, k, p, "t", perdure.ErrBusy, run.ID, "suspended")
+		kit.NoErr(t, k.Pause(t.Context(), "t", run.ID, perdure.Note{}))
+		refused(t, k, p, "t", perdure.ErrBusy, run.ID, "paused")
+		kit.NoErr(t, k.Resume(t.Context(), "t", run.ID, perdure.Note{}))
+		kit.NoErr(t, k.Cancel(t.Context(), "t", run.ID, perdure.Note{}))
+		k.WaitFor("t", perdure.Cancelled)
+		k.Stop()
+		queued := k.StartOn("t", "echo", "")
+		refused(t, k, p, "t", perdure.ErrBusy, queued.ID, "queued")
+		kit.NoErr(t, k.Cancel(t.Context(), "t", queued.ID, perdure.Note{}))
+		_, err := k.Archive(t.Context(), "t", perdure.Note{IfSeq: 3})
+		kit.WantErr(t, "Archive at another sequence", err, perdure.ErrStale)
+		mustArchive(t, k.Runtime, "t")
+		_, err = k.Archive(t.Context(), "none", perdure.Note{})
+		kit.WantErr(t, "Archive of nothing", err, perdure.ErrNoThread)
+	})
+}
+
+// TestForks: a thread with a fork stays, the fork can be archived with the past that
+// both share, and comes back without it being shared. Keys of effects stay those of
+// the thread in which they happened.
+func TestForks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace()
+		k := kitOn(t, memstore.New(), p)
+		broken.Store("forks", true)
+		k.WaitForRun("t", k.StartOn("t", "echo", kit.Large).ID, perdure.Succeeded)
+		failed := k.WaitForRun("t", k.StartOn("t", "shaky", "forks").ID, perdure.Failed)
+		k.MustFork(perdure.ForkRequest{Thread: "t", As: "f"})
+		k.MustFork(perdure.ForkRequest{Thread: "f", As: "g"})
+		refused(t, k, p, "t", perdure.ErrPinned, "f")
+		refused(t, k, p, "f", perdure.ErrPinned, "g")
+
+		files := map[string]string{}
+		for _, id := range []string{"g", "f", "t"} {
+			files[id] = export(t, k.Runtime, id)
+			mustArchive(t, k.Runtime, id)
+		}
+		if got := cellsOf(t, k.Store); got != "map[cell archived:3 cell id:3 cell pin:2]" {
+			t.Errorf("the store still holds %s", got)
+		}
+		for _, id := range []string{"g", "f"} {
+			mustRestore(t, k.Runtime, id)
+			if got := export(t, k.Runtime, id); got != files[id] {
+				t.Errorf("%s has another export", id)
+			}
+		}
+		// They do not need the thread they come from, and yet depend on it: they have
+		// its past.
+		var pinned *perdure.PinnedError
+		if err := k.Erase(t.Context(), "t", perdure.EraseOptions{}); !errors.As(err, &pinned) || len(pinned.By) != 1 || pinned.By[0] != "f" {
+			t.Errorf("Erase of what a fork comes from: %v", err)
+		}
+		broken.Delete("forks")
+		kit.NoErr(t, k.Retry(t.Context(), "g", failed.ID, perdure.Note{}))
+		done := k.WaitForRun("g", failed.ID, perdure.Succeeded)
+		var out string
+		kit.NoErr(t, json.Unmarshal(done.Output, &out))
+		keys := strings.Fields(out)
+		if effects.Of(keys[0]) != 1 || effects.Of(keys[1]) != 1 || keys[0] == keys[1] {
+			t.Errorf("the effects happened %d and %d times", effects.Of(keys[0]), effects.Of(keys[1]))
+		}
+		// A fork of a restored fork, archived again.
+		k.MustFork(perdure.ForkRequest{Thread: "g", As: "h"})
+		file := export(t, k.Runtime, "h")
+		mustArchive(t, k.Runtime, "h")
+		mustArchive(t, k.Runtime, "g")
+		mustRestore(t, k.Runtime, "h")
+		if got := export(t, k.Runtime, "h"); got != file {
+			t.Error("h has another export")
+		}
+		kit.NoErr(t, k.Erase(t.Context(), "t", perdure.EraseOptions{Dependents: true}))
+		kit.WantNothing(t, k.Store)
+		if len(p.names()) > 0 {
+			t.Errorf("the erase left %q", p.names())
+		}
+	})
+}
+
+// TestFamilies archives a parent and its child in either order. A retry of the parent
+// after both are back retries that child, and spawns no other.
+func TestFamilies(t *testing.T) {
+	for _, order := range []string{"p c", "c p", "p", "c"} {
+		kit.Bubble(t, order, func(t *testing.T) {
+			p := newPlace()
+			k := kitOn(t, memstore.New(), p)
+			asking := k.WaitForRun("q", k.StartOn("q", "parent", "x").ID, perdure.Succeeded) // a family of its own
+			_ = asking
+			in := "families " + order
+			broken.Store(in, true)
+			run := k.WaitForRun("p", k.StartOn("p", "parent", in).ID, perdure.Failed)
+			child := childOf(t, k, "p")
+			ids := map[string]string{"p": "p", "c": child}
+			for _, which := range strings.Fields(order) {
+				mustArchive(t, k.Runtime, ids[which])
+			}
+			if order == "c" { // the parent's retry finds it away, and keeps the failure
+				kit.NoErr(t, k.Retry(t.Context(), "p", run.ID, perdure.Note{}))
+				k.WaitForRun("p", run.ID, perdure.Failed)
+			}
+			if order == "p" { // its erase names the child
+				var pinned *perdure.PinnedError
+				if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); !errors.As(err, &pinned) || pinned.By[0] != child {
+					t.Errorf("Erase of an archived parent: %v", err)
+				}
+			}
+			for _, which := range strings.Fields(order) {
+				mustRestore(t, k.Runtime, ids[which])
+			}
+			broken.Delete(in)
+			kit.NoErr(t, k.Retry(t.Context(), "p", run.ID, perdure.Note{}))
+			done := k.WaitForRun("p", run.ID, perdure.Succeeded)
+			if again := childOf(t, k, "p"); again != child {
+				t.Errorf("the retry has spawned %s besides %s", again, child)
+			}
+			var out string
+			kit.NoErr(t, json.Unmarshal(done.Output, &out))
+			for _, key := range strings.Fields(out) {
+				if effects.Of(key) != 1 {
+					t.Errorf("the effect with key %s happened %d times", key, effects.Of(key))
+				}
+			}
+			kit.NoErr(t, k.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}))
+			kit.NoErr(t, k.Erase(t.Context(), "q", perdure.EraseOptions{Dependents: true}))
+			kit.WantNothing(t, k.Store)
+			if len(p.names()) > 0 {
+				t.Errorf("the erase left %q", p.names())
+			}
+		})
+	}
+}
+
+// childOf returns the id of the newest child of a thread.
+func childOf(t *testing.T, k *kit.Kit, thread string) (id string) {
+	t.Helper()
+	for _, e := range k.EventsOf(thread) {
+		if e.Kind == "spawned" {
+			id = e.Child
+		}
+	}
+	return id
+}
+
+// TestRunningFamilies: neither a parent with a child that runs nor a child whose
+// parent's run has not ended is archived.
+func TestRunningFamilies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace()
+		k := kit.New(t, memstore.New(), perdure.Options{Archive: p}, append(flows(), waits)...)
+		run := k.WaitForRun("p", k.StartOn("p", "waits", "").ID, perdure.Suspended)
+		child := childOf(t, k, "p")
+		k.WaitFor(child, perdure.Succeeded)
+		refused(t, k, p, child, perdure.ErrBusy, run.ID, "spawned")
+		k.StartOn(child, "hear", "") // the child goes on with something else
+		kit.NoErr(t, k.Signal(t.Context(), "p", "go", "x", perdure.SignalOptions{}))
+		k.WaitForRun("p", run.ID, perdure.Succeeded)
+		refused(t, k, p, "p", perdure.ErrPinned, child)
+		kit.NoErr(t, k.Signal(t.Context(), child, "go", "x", perdure.SignalOptions{}))
+		k.WaitFor(child, perdure.Succeeded)
+		mustArchive(t, k.Runtime, "p")
+		mustArchive(t, k.Runtime, child)
+	})
+}

@@ -1,0 +1,223 @@
+// Package vault puts threads away in an archive and gets them back. It may import
+// internal/archive, lifecycle and threads, what those import, and the public package
+// archive.
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	public "github.com/perdure/perdure/archive"
+	"github.com/perdure/perdure/internal/archive"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// Vault archives and restores the threads of a tenant.
+type Vault struct {
+	threads *threads.Threads
+	tenant  *threads.Tenant
+	life    *lifecycle.Control
+	exports *archive.Archive
+	place   public.Place
+}
+
+// New returns the vault of a tenant's threads. The place may be nil: then nothing is
+// archived or restored.
+func New(t *threads.Tenant, life *lifecycle.Control, place public.Place) *Vault {
+	return &Vault{threads: t.All, tenant: t, life: life, exports: archive.New(t, nil), place: place}
+}
+
+// mostTries bounds how often an operation begins anew while others interfere.
+const mostTries = 20
+
+func (v *Vault) check() error {
+	if v.place == nil {
+		return fmt.Errorf("%w: there is no archive; set Options.Archive, or --archive URL", fault.ErrInvalid)
+	}
+	return nil
+}
+
+// Archive writes a thread to the archive, reads it back, and removes it from the
+// store: see perdure.Runtime.Archive. It can be repeated at any point, and several
+// processes may do it at the same time:
+//
+//  1. a cell says that there may be objects of the thread;
+//  2. the object is written, read back and checked;
+//  3. the cell gets what is needed to restore it, for the thread's last sequence;
+//  4. an `erased` entry follows that sequence, which decides it, and the thread is
+//     removed as in an erase: see lifecycle.
+func (v *Vault) Archive(ctx context.Context, id string, n lifecycle.Note) (*threads.Archived, error) {
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	if err := v.threads.CheckMoved(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	for range mostTries {
+		var a *threads.Archived
+		if a, err = v.archive(ctx, id, n); err == nil {
+			return a, nil
+		}
+		if !errors.Is(err, errAgain) && !(errors.Is(err, fault.ErrStale) && n.IfSeq == 0) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: thread %s keeps changing: %w", fault.ErrBusy, id, err)
+}
+
+// errAgain says that another process has interfered.
+var errAgain = errors.New("perdure: the thread has changed")
+
+func (v *Vault) archive(ctx context.Context, id string, n lifecycle.Note) (*threads.Archived, error) {
+	o, err := v.tenant.Open(ctx, id)
+	if errors.Is(err, fault.ErrArchived) {
+		return v.archivedAlready(ctx, id)
+	}
+	if err == nil {
+		err = fault.CheckSeq(o.Thread, id, n.IfSeq)
+	}
+	if err == nil {
+		err = v.checkRest(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := v.write(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("perdure: archiving thread %s: %w", id, err)
+	}
+	if err := v.life.PutAway(ctx, a, n); err != nil {
+		return nil, err
+	}
+	return v.archivedAlready(ctx, id)
+}
+
+// archivedAlready returns what the store knows about an archived thread, after
+// finishing what a process that died may have left.
+func (v *Vault) archivedAlready(ctx context.Context, id string) (*threads.Archived, error) {
+	a, err := v.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if a.State == threads.Archiving { // its last entry is there
+		if err := v.life.PutAway(ctx, a, lifecycle.Note{}); err != nil {
+			return nil, err
+		}
+		return nil, errAgain
+	}
+	if err := v.life.FinishFound(ctx, a.From, v.tenant.IDKey(id)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// find returns what the store knows about the archived thread with an id.
+func (v *Vault) find(ctx context.Context, id string) (*threads.Archived, error) {
+	cell, err := v.threads.Store.Get(ctx, v.tenant.IDKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	name := string(cell.Value)
+	if self, away := threads.Away(name); away {
+		name = self
+	}
+	a, _, err := v.threads.ReadArchived(ctx, name)
+	if err == nil && (a == nil || v.tenant.Owner != nil && a.User != *v.tenant.Owner) {
+		err = fmt.Errorf("%w: %q", fault.ErrNoThread, id)
+	}
+	return a, err
+}
+
+// checkRest returns an error unless nothing happens on a thread: no run of its own
+// has not ended, and if it is a child, the run that spawned it has ended too. It
+// makes sure that the parent knows how the child ended.
+func (v *Vault) checkRest(ctx context.Context, o *threads.Opened) error {
+	t := o.Thread
+	if t.Foreign != "" {
+		return fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
+	}
+	if run := t.Busy(); run != nil {
+		return fmt.Errorf("%w, which is %s; a thread can be archived once all its runs have ended", &fault.BusyError{Thread: t.ID, Run: run.ID}, run.Status)
+	}
+	if len(t.Inbox) > 0 {
+		return fmt.Errorf("%w, which waits; a thread can be archived once all its runs have ended", &fault.BusyError{Thread: t.ID, Run: t.Inbox[0].ID})
+	}
+	if err := v.life.CheckPins(ctx, o); err != nil || t.Parent == nil {
+		return err
+	}
+	if err := v.life.TellParent(ctx, o); err != nil && !errors.Is(err, fault.ErrCorrupt) {
+		return err
+	}
+	here, err := v.threads.Here(ctx, t.Parent.Name)
+	if errors.Is(err, fault.ErrArchived) || threads.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parent, err := v.threads.Read(ctx, here)
+	if threads.IsGone(err) || errors.Is(err, fault.ErrCorrupt) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if run := parent.Thread.Run(t.Parent.Run); run != nil && run.ID == t.Parent.RunID && !run.Status.Final() {
+		return fmt.Errorf("%w, which has spawned thread %s and is %s; a child can be archived once that run has ended", &fault.BusyError{Thread: parent.Thread.ID, Run: run.ID}, t.ID, run.Status)
+	}
+	return nil
+}
+
+// objectName returns a new name for an object of a thread.
+func objectName(self string, seq uint64) string {
+	return self + "/" + strconv.FormatUint(seq, 10) + "-" + strings.ToLower(rand.Text()) + ".jsonl.gz"
+}
+
+// Purge deletes all objects of a thread that nobody archives any more. As long as
+// someone may, only those go that are known not to be needed: another process may have
+// written one, and be about to rely on it.
+func (v *Vault) Purge(ctx context.Context, self string) error {
+	names := []string{self + "/none"} // for what a Put that was killed has left
+	for name, err := range v.place.List(ctx, self+"/", "") {
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if err := v.place.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record returns what the cell of a thread says once its object is written.
+func (v *Vault) record(ctx context.Context, o *threads.Opened) (*threads.Archived, error) {
+	t := o.Thread
+	a := &threads.Archived{State: threads.Archiving, From: o.Name, ID: t.ID, IDCell: v.tenant.IDKey(t.ID), User: t.User, Title: t.Title, Status: threads.StatusOf(t), Meta: t.Meta,
+		Created: t.Created, Updated: t.Time, Seq: t.Seq, Head: t.Head.String(), Place: v.place.URL(), Object: objectName(threads.Self(o.Name), t.Seq)}
+	if n := len(t.Runs); n > 0 {
+		a.Flow = t.Runs[n-1].Flow
+	}
+	for _, of := range []*journal.Origin{t.Fork, t.Parent} {
+		if of != nil && of.Name != "" {
+			a.Of = append(a.Of, threads.Self(of.Name))
+		}
+	}
+	var err error
+	a.Roots, err = v.threads.Roots(ctx, o.Name)
+	return a, err
+}
