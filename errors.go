@@ -100,6 +100,8 @@ var (
 	ErrNoUpload = fault.ErrNoUpload
 	// ErrNoAsk: there is no such ask.
 	ErrNoAsk = fault.ErrNoAsk
+	// ErrNoBulk: there is no such bulk job, see [Runtime.StartBulk].
+	ErrNoBulk = fault.ErrNoBulk
 	// ErrAskOver: the ask expired, or its run or step ended without an answer.
 	ErrAskOver = fault.ErrAskOver
 	// ErrAnswered: the ask already has a different answer.

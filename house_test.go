@@ -96,6 +96,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/migrate`, below + `|PERDURE/(store/seal|internal/(threads|archive|lifecycle|upkeep))`},
 		{`\./internal/engine`, below + `|PERDURE/internal/(threads|archive|lifecycle)`},
 		{`\./internal/worker`, below + `|PERDURE/internal/(threads|archive|lifecycle|upkeep|engine|lease|bell)`},
+		{`\./internal/bulk`, below + `|PERDURE/internal/(threads|bell)`},
 		{`\./internal/lease`, `PERDURE/(store|internal/bell)`},
 		{`\./internal/shelf`, below + `|PERDURE/internal/(threads|archive|lifecycle|engine)`},
 		{`\./internal/journal`, `PERDURE/(store|internal/blob)`},

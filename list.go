@@ -13,13 +13,13 @@ import (
 
 // ListOptions selects threads.
 type ListOptions struct {
-	User    string
-	Flow    string
-	Status  Status
-	Updated time.Time // only those that changed then or later
-	Asks    bool      // only those with open asks that can be answered here
-	After   string    // the cursor of the last thread seen
-	Limit   int       // maximum number; 0 means all
+	User    string    `json:"user,omitempty"`
+	Flow    string    `json:"flow,omitempty"`
+	Status  Status    `json:"status,omitempty"`
+	Updated time.Time `json:"updated,omitzero"` // only those that changed then or later
+	Asks    bool      `json:"asks,omitempty"`   // only those with open asks that can be answered here
+	After   string    `json:"-"`                // the cursor of the last thread seen
+	Limit   int       `json:"-"`                // maximum number; 0 means all
 }
 
 // Summary is a thread in a list. Its status may lag slightly; Get is exact.

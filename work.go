@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/upkeep"
 )
 
@@ -41,8 +43,16 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // gives running steps Options.Grace, and returns nil. Runs of all tenants are
 // executed. Any number of workers may share a store. A worker that has lost its
 // lease, because the machine slept or the store was unreachable, starts over as a
-// new worker.
-func (r *Runtime) Work(ctx context.Context) error { return r.core.staff.Work(ctx) }
+// new worker. Work also carries out bulk jobs, see [Runtime.StartBulk].
+func (r *Runtime) Work(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	var jobs sync.WaitGroup
+	jobs.Go(func() { bulk.Work(working, r.core.threads, r.core.opts.Lease, bulkVerbs{r.core}) })
+	err := r.core.staff.Work(ctx)
+	stop()
+	jobs.Wait()
+	return err
+}
 
 // Rebuilt reports what a Rebuild found and did.
 type Rebuilt struct {

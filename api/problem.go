@@ -120,6 +120,7 @@ var kinds = []kind{
 	{"no-thread", http.StatusNotFound, perdure.ErrNoThread},
 	{"no-run", http.StatusNotFound, perdure.ErrRunNotFound},
 	{"no-ask", http.StatusNotFound, perdure.ErrNoAsk},
+	{"no-bulk", http.StatusNotFound, perdure.ErrNoBulk},
 	{"no-flow", http.StatusUnprocessableEntity, perdure.ErrNoFlow},
 	{"no-memory", http.StatusNotFound, memory.ErrNotFound},
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},

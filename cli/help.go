@@ -39,7 +39,7 @@ const exitHelp = `Every command ends with one of these codes:
 var groups = []struct{ id, title, commands string }{
 	{"begin", "Begin:", "demo init dev run chat"},
 	{"look", "Look:", "threads show postmortem events state diff"},
-	{"control", "Control runs:", "signal pause resume cancel retry fork rewind"},
+	{"control", "Control runs:", "signal pause resume cancel retry fork rewind bulk"},
 	{"people", "People:", "asks answer rules"},
 	{"data", "Data:", "memory upload bundle export import verify erase"},
 	{"operate", "Operate:", "serve worker workers flows token doctor bench backup restore migrate"},

@@ -105,7 +105,7 @@ func TestAHostileServer(t *testing.T) {
 	for _, fails = range []bool{false, true} {
 		for _, command := range []string{
 			"threads", "asks", "asks A", "asks A --full", "answer", "answer A", "answer A --approve", "show t", "show t r", "show t --messages", "postmortem t", "events t", "state t", "state t k", "diff t 1",
-			"workers", "flows", "rules list", "token list", "token create a", "memory list", "memory get a/b", "memory put a/b 1", "pause t", "resume t", "cancel t", "retry t", "rewind t 1", "fork t", "verify t",
+			"workers", "flows", "bulk list", "bulk show j", "bulk erase --all --yes --detach", "bulk erase --all --dry-run", "rules list", "token list", "token create a", "memory list", "memory get a/b", "memory put a/b 1", "pause t", "resume t", "cancel t", "retry t", "rewind t 1", "fork t", "verify t",
 			"run f x", "run f x --detach", "run f x --watch", "signal t s", "erase t --yes", "export t",
 		} {
 			for _, columns := range screens {

@@ -175,7 +175,7 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("cancel", "  perdure cancel trip-7\n  perdure cancel trip-7 RUN --reason \"not needed\"", api.RunsCancel),
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
-	asksCommand, answerCommand, rulesCommand,
+	bulkCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
 	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,

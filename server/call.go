@@ -150,6 +150,8 @@ func receipt(v any) (short any, known bool) {
 		return &perdure.Rewound{Thread: v.Thread, To: v.To, Seq: v.Seq}, true
 	case *perdure.Upload:
 		return v, true // the caller has just sent it
+	case *perdure.Bulk:
+		return &perdure.Bulk{ID: v.ID, Verb: v.Verb, Rate: v.Rate, State: v.State, Created: v.Created, Updated: v.Updated, Ended: v.Ended}, true
 	case *memory.Item:
 		return &memory.Item{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
 	}

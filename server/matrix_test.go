@@ -70,7 +70,8 @@ func newMatrix(t *testing.T) *matrix {
 	rule := servertest.Must(agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary))(t)
 	token := servertest.Must(tokens.Create(ctx, "acme", matrixCanary, api.CreateToken{Subject: matrixCanary, Note: matrixCanary}))(t)
 	file := servertest.Must(acme.Upload(ctx, strings.NewReader(matrixCanary), perdure.UploadRequest{Name: matrixCanary, User: matrixUser}))(t)
-	m.ids = strings.NewReplacer("{upload}", file.ID, "{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
+	job := servertest.Must(acme.StartBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{Flow: matrixCanary}, By: matrixCanary, Reason: matrixCanary}))(t)
+	m.ids = strings.NewReplacer("{upload}", file.ID, "{job}", job.ID, "{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
 		"{hash}", strings.Repeat("0", 64), "{name}", "signal", "{place...}", "shared/key",
 		"{app}", "asker", "{user}", matrixUser, "{id}", "t1", "{session}", "t1", "{$}", "")
 	return m
@@ -91,6 +92,8 @@ func (m *matrix) body(op *api.Info) string {
 		"tokens.create":   `{"subject":"x"}`,
 		"tickets.create":  `{"thread":"t1"}`,
 		"memory.put":      `{"value":"x"}`,
+		"bulk.start":      `{"verb":"cancel","filter":{"flow":"none"}}`,
+		"bulk.plan":       `{"verb":"cancel","filter":{"flow":"none"}}`,
 	}[op.Name], "ASK", m.ask)
 }
 
@@ -377,6 +380,7 @@ func (m *matrix) userSecret(t *testing.T, user string) string {
 var userOpen = map[string]int{
 	"runs.new": 202, "threads.create": 409, "threads.list": 200, "asks.list": 200, "rules.list": 200, "memory.list": 200,
 	"flows.list": 200, "workers.list": 200, "stats.get": 200, "me.get": 200, "tickets.create": 201, "uploads.create": 415,
+	"bulk.plan": 200, "bulk.start": 202, "bulk.list": 200,
 	"GET /list-apps": 200, "GET /apps/{app}/app-info": 200, "POST /run": 404, "POST /run_sse": 404, "POST /resume": 404,
 }
 

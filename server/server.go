@@ -123,6 +123,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) routes() {
 	s.threadRoutes()
 	s.runRoutes()
+	s.bulkRoutes()
 	s.eventRoutes()
 	s.travelRoutes()
 	s.askRoutes()

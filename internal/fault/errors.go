@@ -54,6 +54,7 @@ var (
 	ErrRunNotFound = errors.New("perdure: unknown run")
 	ErrNoAsk       = errors.New("perdure: unknown ask")
 	ErrNoUpload    = errors.New("perdure: unknown upload")
+	ErrNoBulk      = errors.New("perdure: unknown bulk job")
 	ErrAskOver     = errors.New("perdure: the ask is closed")
 	ErrAnswered    = errors.New("perdure: the ask has another answer")
 	ErrAnswer      = errors.New("perdure: the answer does not fit the ask")

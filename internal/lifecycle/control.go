@@ -82,6 +82,12 @@ func (r *Control) Cancel(ctx context.Context, thread, run string, n Note) error 
 	})
 }
 
+// CanCancel reports whether there is something to cancel: the run has not ended, and
+// was not told to.
+func CanCancel(run *journal.Run) bool {
+	return !run.Status.Final() && (!run.Cancelled || stuck(run) || run.Held)
+}
+
 // cancelLines returns the lines that cancel a run. A stuck run ends with them,
 // and its children are cancelled first: their ends advance the thread, so the
 // note's sequence is checked before that and then cleared.

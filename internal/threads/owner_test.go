@@ -65,6 +65,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		}
 		calls := map[string]map[string]error{
 			"Archive": here(func(id string) error { _, err := eve.Archive(ctx, id, note); return err }),
+			"Bundle":  here(func(id string) error { return eve.Bundle(ctx, id, "", io.Discard, perdure.BundleOptions{}) }),
 			"Cancel":  here(func(id string) error { return eve.Cancel(ctx, id, "", note) }),
 			"Deltas":  here(func(id string) error { return firstErr(eve.Deltas(ctx, id)) }),
 			"Diff": here(func(id string) error {
@@ -78,15 +79,16 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 				_, err := eve.Fork(ctx, perdure.ForkRequest{Thread: id})
 				return err
 			}),
-			"Get":     here(func(id string) error { _, err := eve.Get(ctx, id); return err }),
-			"GetPage": here(func(id string) error { _, err := eve.GetPage(ctx, id, perdure.RunPage{Limit: 1}); return err }),
-			"GetRun":  here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
-			"Life":    here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
-			"Pause":   here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
-			"Restore": here(func(id string) error { return eve.Restore(ctx, id, perdure.RestoreOptions{}) }),
-			"Resume":  here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
-			"Retry":   here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
-			"Rewind":  here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
+			"Get":        here(func(id string) error { _, err := eve.Get(ctx, id); return err }),
+			"GetPage":    here(func(id string) error { _, err := eve.GetPage(ctx, id, perdure.RunPage{Limit: 1}); return err }),
+			"GetRun":     here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
+			"Life":       here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
+			"Pause":      here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
+			"PostMortem": here(func(id string) error { _, err := eve.PostMortem(ctx, id, ""); return err }),
+			"Restore":    here(func(id string) error { return eve.Restore(ctx, id, perdure.RestoreOptions{}) }),
+			"Resume":     here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
+			"Retry":      here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
+			"Rewind":     here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
 			"SetMetadata": here(func(id string) error {
 				return eve.SetMetadata(ctx, id, nil, map[string]string{"a": "b"}, note)
 			}),
@@ -123,11 +125,24 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		}
 		_, err = eve.Import(ctx, &file, perdure.ImportOptions{As: "copy"})
 		kit.WantErr(t, "Import of another's thread", err, perdure.ErrInvalid)
+		plan, err := eve.PlanBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, All: true})
+		if err != nil || plan.Threads != 0 {
+			t.Errorf("PlanBulk = %+v, %v", plan, err)
+		}
+		job, err := eve.StartBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, All: true})
+		kit.NoErr(t, err)
+		for _, call := range []func(context.Context, string) (*perdure.Bulk, error){ann.Bulk, ann.StopBulk, ann.ResumeBulk} {
+			_, err := call(ctx, job.ID)
+			kit.WantErr(t, "a job of another", err, perdure.ErrNoBulk)
+		}
+		if jobs, err := ann.Bulks(ctx); err != nil || len(jobs) != 0 {
+			t.Errorf("Bulks = %v, %v", jobs, err)
+		}
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
 			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {

@@ -1,0 +1,170 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/internal/bulk"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// selection is the threads that a job is for.
+type selection struct {
+	verb   BulkVerb
+	filter ListOptions
+	at     int64 // when the job began
+}
+
+// options returns the options of a list of them, after a cursor. The list may have
+// some that lists refuses.
+func (s *selection) options(after string) ListOptions {
+	o := s.filter
+	o.After = after
+	return o
+}
+
+// lists reports whether a thread in a list is one of them.
+func (s *selection) lists(t *Summary) bool {
+	return t.Moved == "" && t.Created.UnixMicro() <= s.at && (s.verb == BulkCancel || t.Updated.UnixMicro() <= s.at)
+}
+
+// has reports whether a thread that was read is one of them.
+func (s *selection) has(t *journal.Thread) bool {
+	return t.Moved == "" && t.Created <= s.at && (s.verb == BulkCancel || t.Time <= s.at) && s.filter.fits(threads.Summarised(t))
+}
+
+// bulkVerbs carries out bulk jobs.
+type bulkVerbs struct{ core *core }
+
+var _ bulk.Verbs = bulkVerbs{}
+
+// open returns what a job is for, and a runtime that reaches what its starter does.
+func (v bulkVerbs) open(j *bulk.Job) (*Runtime, *selection, *bulkWhat, error) {
+	what := new(bulkWhat)
+	if err := json.Unmarshal(j.What, what); err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: bulk job %s: %w", fault.ErrCorrupt, j.ID, err)
+	}
+	t := v.core.threads.Tenant(j.Tenant)
+	t.Owner = j.Owner
+	return v.core.runtime(t), &selection{verb: BulkVerb(j.Verb), filter: what.Filter, at: j.Created}, what, nil
+}
+
+// Page implements bulk.Verbs.
+func (v bulkVerbs) Page(ctx context.Context, j *bulk.Job, most int) (ids []string, cursor string, err error) {
+	r, sel, _, err := v.open(j)
+	if err != nil {
+		return nil, "", err
+	}
+	for s, err := range r.List(ctx, sel.options(j.Cursor)) {
+		if err != nil {
+			return ids, "", err
+		}
+		if !sel.lists(&s) {
+			continue
+		}
+		if ids = append(ids, s.ID); len(ids) == most {
+			return ids, s.Cursor, nil
+		}
+	}
+	return ids, "", ctx.Err()
+}
+
+// mostLooks is how often a job looks at a thread that changes while it does.
+const mostLooks = 10
+
+// Apply implements bulk.Verbs.
+func (v bulkVerbs) Apply(ctx context.Context, j *bulk.Job, id string) (bulk.Outcome, error) {
+	r, sel, what, err := v.open(j)
+	if err != nil {
+		return bulk.Failed, err
+	}
+	for range mostLooks {
+		var got bulk.Outcome
+		if got, err = r.applyBulk(ctx, j, sel, what, id); !errors.Is(err, fault.ErrStale) {
+			return got, err
+		}
+	}
+	return bulk.Failed, err
+}
+
+// applyBulk does what a job is for to a thread that it has just read.
+func (r *Runtime) applyBulk(ctx context.Context, j *bulk.Job, sel *selection, what *bulkWhat, id string) (bulk.Outcome, error) {
+	note := Note{By: j.By, Reason: j.Reason}
+	o, err := r.tenant.Open(ctx, id)
+	switch {
+	case sel.verb == BulkErase && (errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrCorrupt) && sel.filter.Status == Damaged):
+		return r.eraseBulk(ctx, id, note, what.Dependents) // an erase goes on, or nothing else can be done
+	case errors.Is(err, fault.ErrErased), errors.Is(err, fault.ErrNoThread):
+		return bulk.Skipped, nil
+	case err != nil:
+		return bulk.Failed, err
+	case !sel.has(o.Thread):
+		return bulk.Skipped, nil
+	}
+	note.IfSeq = o.Thread.Seq
+	switch sel.verb {
+	case BulkCancel:
+		return r.cancelBulk(ctx, o.Thread, sel.at, id, Note{By: j.By, Reason: j.Reason})
+	case BulkRetry:
+		return r.retryBulk(ctx, o.Thread, id, note)
+	case BulkErase:
+		return r.eraseBulk(ctx, id, note, what.Dependents)
+	}
+	return bulk.Failed, fmt.Errorf("%w: this version has no bulk verb %q", fault.ErrNewer, sel.verb)
+}
+
+// cancelBulk cancels the runs that were queued before a time, newest first, so that
+// none of them begins because another has ended.
+func (r *Runtime) cancelBulk(ctx context.Context, t *journal.Thread, before int64, id string, n Note) (bulk.Outcome, error) {
+	got := bulk.Skipped
+	for i := len(t.Runs) - 1; i >= 0; i-- {
+		if run := t.Runs[i]; run.Created > before || !lifecycle.CanCancel(run) {
+			continue
+		}
+		err := r.Cancel(ctx, id, t.Runs[i].ID, n)
+		switch {
+		case errors.Is(err, fault.ErrNothingToDo): // it has ended meanwhile
+		case err != nil:
+			return bulk.Failed, err
+		default:
+			got = bulk.Applied
+		}
+	}
+	return got, nil
+}
+
+// retryBulk retries the run that gives the thread its status.
+func (r *Runtime) retryBulk(ctx context.Context, t *journal.Thread, id string, n Note) (bulk.Outcome, error) {
+	run := t.Busy()
+	if run == nil && len(t.Runs) > 0 {
+		run = t.Runs[len(t.Runs)-1]
+	}
+	if run == nil {
+		return bulk.Skipped, nil
+	}
+	switch Status(run.Status) {
+	case Failed, Blocked, Quarantined:
+	default:
+		return bulk.Skipped, nil
+	}
+	if err := r.Retry(ctx, id, run.ID, n); err != nil {
+		return bulk.Failed, err
+	}
+	return bulk.Applied, nil
+}
+
+func (r *Runtime) eraseBulk(ctx context.Context, id string, n Note, dependents bool) (bulk.Outcome, error) {
+	err := r.Erase(ctx, id, EraseOptions{Note: n, Dependents: dependents})
+	switch {
+	case errors.Is(err, fault.ErrPinned):
+		return bulk.Later, err
+	case err == nil, errors.Is(err, fault.ErrNoThread) && !errors.Is(err, fault.ErrErased):
+		return bulk.Applied, nil
+	}
+	return bulk.Failed, err
+}

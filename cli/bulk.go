@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+	"github.com/spf13/cobra"
+)
+
+func bulkCommand(a *app) *cobra.Command {
+	list := operation(a, "list", "  perdure bulk list", api.BulksList, (*app).bulks)
+	show := operation(a, "show JOB", "  perdure bulk show JOB", api.BulkGet, (*app).bulkJob)
+	stop := operation(a, "stop JOB", "  perdure bulk stop JOB", api.BulkStop, (*app).bulkJob)
+	resume := operation(a, "resume JOB", "  perdure bulk resume JOB", api.BulkResume, (*app).bulkJob)
+	return group(&cobra.Command{
+		Use:   "bulk",
+		Short: "do one thing to all threads that a filter selects",
+		Long: `Do one thing to all threads that a filter selects. It shows how many there are and
+asks before it begins; --dry-run only shows. Workers do it in the background, and
+continue if one of them dies; the command shows the progress, and interrupting it stops
+nothing. Threads that are created or change after the beginning are left alone.`,
+		Example: "  perdure bulk retry --status failed --flow research --dry-run\n  perdure bulk cancel --status suspended --user ada --reason \"left the company\"\n  perdure bulk list",
+	},
+		a.bulkVerb(perdure.BulkCancel, "cancel the runs of many threads", "  perdure bulk cancel --status suspended --user ada\n  perdure bulk cancel --flow research --yes --reason \"wrong model\""),
+		a.bulkVerb(perdure.BulkRetry, "retry the failed, blocked or quarantined runs of many threads", "  perdure bulk retry --status failed --flow research --dry-run\n  perdure bulk retry --status failed --rate 5"),
+		a.bulkVerb(perdure.BulkErase, "erase many threads for good", "  perdure bulk erase --user ada --dependents --reason \"asked by the customer\"\n  perdure bulk erase --status cancelled --yes --detach"),
+		list, show, stop, resume)
+}
+
+// bulkFlags are the flags of a bulk job.
+type bulkFlags struct {
+	q                   perdure.BulkRequest
+	dryRun, yes, detach bool
+	status              string
+	updated             string
+}
+
+// bulkVerb returns the command for a verb.
+func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command {
+	f := bulkFlags{q: perdure.BulkRequest{Verb: v}}
+	c := &cobra.Command{Use: string(v), Short: short, Example: example, Args: arguments(0, 0),
+		Long: capital(short) + ": see perdure bulk --help.\n\nThe exit code is 1 if some threads failed."}
+	flags := c.Flags()
+	flags.StringVar(&f.status, "status", "", "only threads with this status")
+	flags.StringVar(&f.q.Filter.Flow, "flow", "", "only those of this flow")
+	flags.StringVar(&f.q.Filter.User, "user", "", "only those of this owner")
+	flags.BoolVar(&f.q.Filter.Asks, "asks", false, "only threads with open asks")
+	flags.StringVar(&f.updated, "updated", "", "only threads that changed at this `time` or later")
+	flags.BoolVar(&f.q.All, "all", false, "all threads, if there is no filter")
+	flags.IntVar(&f.q.Rate, "rate", 0, "threads a second; 0 means 100")
+	flags.StringVar(&f.q.Reason, "reason", "", "why, for the record")
+	flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same job")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only show how many threads there are, and the first ones")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.detach, "detach", false, "do not wait until it is done")
+	if v == perdure.BulkErase {
+		flags.BoolVar(&f.q.Dependents, "dependents", false, "erase forks and children too, also those that the filter does not select")
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.fill(time.Now()); err != nil {
+			return exit.Usage(err)
+		}
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.bulk(ctx, l, &f) })
+	}
+	return c
+}
+
+// fill fills in the filter.
+func (f *bulkFlags) fill(now time.Time) error {
+	f.q.Filter.Status = perdure.Status(f.status)
+	if f.updated != "" {
+		t, err := time.Parse(time.RFC3339, f.updated)
+		if err != nil {
+			return fmt.Errorf("--updated: %q is not a time such as 2006-01-02T15:04:05Z", f.updated)
+		}
+		f.q.Filter.Updated = t
+	}
+	return nil
+}
+
+// ago parses a time such as 30d, 12h or 90m.
+func ago(text string) (time.Duration, error) {
+	days, isDays := strings.CutSuffix(text, "d")
+	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n >= 0 && n < 100_000 {
+		return time.Duration(n * 24 * float64(time.Hour)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not a time such as 30d, 12h or 90m", text)
+	}
+	return d, nil
+}
+
+// bulk plans a job, asks, starts it and waits for it.
+func (a *app) bulk(ctx context.Context, l *link.Link, f *bulkFlags) error {
+	plan, err := l.Client.PlanBulk(ctx, f.q)
+	if err != nil {
+		return err
+	}
+	if f.dryRun && a.term.JSON {
+		return a.term.PrintJSON(plan)
+	}
+	what := string(f.q.Verb) + " " + terminal.Count(plan.Threads, "thread", "threads")
+	if !a.term.JSON && (f.dryRun || !f.yes) {
+		if err := a.planned(plan); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.dryRun:
+		a.hint("it would %s; nothing was done", what)
+		return nil
+	case plan.Threads == 0:
+		a.hint("no thread matches; nothing was done")
+		if a.term.JSON {
+			return a.term.PrintJSON(plan)
+		}
+		return nil
+	}
+	if f.q.Verb == perdure.BulkErase {
+		what += " for good"
+	}
+	if err := a.sure(ctx, f.yes, what); err != nil {
+		return err
+	}
+	job, err := l.Client.StartBulk(ctx, f.q)
+	if err != nil {
+		return err
+	}
+	if f.detach {
+		if a.term.JSON {
+			return a.term.PrintJSON(job)
+		}
+		a.term.PrintName(job.ID)
+		a.hint("follow it with %s", a.command("bulk show", "", job.ID))
+		a.idle(ctx, l)
+		return nil
+	}
+	return a.follows(ctx, l, job, plan.Threads)
+}
+
+// planned lists the first threads of a plan.
+func (a *app) planned(plan *perdure.BulkPlan) error {
+	if len(plan.First) == 0 {
+		return nil
+	}
+	rows := [][]string{{"ID", "FLOW", "STATUS", "OWNER", "UPDATED", "TITLE"}}
+	for _, t := range plan.First {
+		rows = append(rows, []string{safe.Name(t.ID), t.Flow, string(t.Status), t.User, a.term.When(t.Updated), t.Title})
+	}
+	if err := a.term.Table(rows, render.StatusStyle); err != nil {
+		return err
+	}
+	if more := plan.Threads - len(plan.First); more > 0 {
+		a.term.Printf("and %d more\n", more)
+	}
+	return nil
+}
+
+// bulkEvery is how often a command looks at the job that it waits for.
+const bulkEvery = 500 * time.Millisecond
+
+// follows shows the progress of a job until it has ended.
+func (a *app) follows(ctx context.Context, l *link.Link, job *perdure.Bulk, of int) error {
+	stop := func() error { return nil }
+	if l.Runtime != nil {
+		stop = l.Work(ctx)
+	} else {
+		a.idle(ctx, l)
+	}
+	defer stop()
+	a.hint("job %s; it does not depend on this command", safe.Label(job.ID))
+	told := ""
+	for job.State == perdure.BulkRunning {
+		if text := fmt.Sprintf("%d of %d done, %d skipped, %d failed", job.Done, of, job.Skipped, job.Failed); text != told && !a.term.JSON {
+			told = text
+			a.hint("%s", text)
+		}
+		select {
+		case <-ctx.Done():
+			a.hint("the job goes on; follow it with %s, stop it with %s", a.command("bulk show", "", job.ID), a.command("bulk stop", "", job.ID))
+			return ctx.Err()
+		case <-time.After(bulkEvery):
+		}
+		var err error
+		if job, err = l.Client.Bulk(ctx, job.ID); err != nil {
+			return err
+		}
+	}
+	if a.term.JSON {
+		if err := a.term.PrintJSON(job); err != nil {
+			return err
+		}
+	} else if err := a.bulkJob(job); err != nil {
+		return err
+	}
+	if job.Failed > 0 {
+		return &exit.Error{Code: exit.Failed, Err: errors.New(terminal.Count(job.Failed, "thread", "threads") + " failed"), Next: a.command("bulk show", "", job.ID) + " says why"}
+	}
+	return stop()
+}
+
+// bulkJob prints a job.
+func (a *app) bulkJob(b *perdure.Bulk) error {
+	a.term.Printf("job %s: %s, %s: %d done, %d skipped, %d failed\n", safe.Label(b.ID), safe.Label(string(b.Verb)), safe.Label(b.State), b.Done, b.Skipped, b.Failed)
+	for _, e := range b.Errors {
+		who := "the list of threads"
+		if e.Thread != "" {
+			who = safe.Label(e.Thread)
+		}
+		a.term.Printf("  %s\n", safe.Cut(who+": "+safe.Line(e.Error), a.term.Room(2)))
+	}
+	if b.State == perdure.BulkStopped {
+		a.hint("continue it with %s", a.command("bulk resume", "", b.ID))
+	}
+	return nil
+}
+
+// bulks lists jobs.
+func (a *app) bulks(list *api.BulkList) error {
+	if len(list.Jobs) == 0 {
+		a.hint("there are no bulk jobs")
+		return nil
+	}
+	rows := [][]string{{"JOB", "VERB", "STATE", "DONE", "SKIPPED", "FAILED", "CREATED", "BY", "REASON"}}
+	for _, b := range list.Jobs {
+		rows = append(rows, []string{safe.Name(b.ID), string(b.Verb), b.State, fmt.Sprint(b.Done), fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.term.When(b.Created), b.By, b.Reason})
+	}
+	return a.term.Table(rows, render.StatusStyle)
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/cli/internal/exit"
+)
+
+// TestBulk does something to many threads, with a server and directly on a store.
+func TestBulk(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		for _, id := range []string{"a", "b", "c"} {
+			p.run("", "run", "fail", "x", "--thread", id, "--user", "ann").want(exit.Failed)
+			p.run("", "run", "wait", "x", "--thread", "w"+id, "--user", "bob").want(exit.Waiting)
+		}
+		p.run("", "bulk", "erase").want(exit.BadUsage, "selects all threads")
+		p.run("", "bulk", "erase", "--status", "fine").want(exit.BadUsage, "no status")
+		p.run("", "bulk", "cancel", "--user", "bob", "--dry-run").want(exit.OK, "wa", "it would cancel 3 threads; nothing was done")
+		p.run("", "bulk", "cancel", "--user", "bob").want(exit.BadUsage, "cancel 3 threads: confirm it with --yes")
+		p.run("", "bulk", "cancel", "--user", "eve", "--yes").want(exit.OK, "no thread matches")
+		p.run("", "bulk", "cancel", "--user", "bob", "--yes", "--reason", "spring").want(exit.OK, "done: 3 done, 0 skipped, 0 failed")
+		p.run("", "threads", "--status", "cancelled").want(exit.OK, "wa", "wb", "wc")
+		p.run("", "fork", "a", "--as", "copy").want(exit.OK)
+		p.run("", "bulk", "erase", "--status", "failed", "--yes", "--json").want(exit.OK, `"done": 4`)
+		if r := p.run("", "threads"); strings.Contains(r.out, "copy") || !strings.Contains(r.out, "wa") {
+			t.Errorf("left are\n%s", r.out)
+		}
+		r := p.run("", "bulk", "list").want(exit.OK, "erase", "cancel", "spring")
+		id := strings.Fields(strings.Split(r.out, "\n")[1])[0]
+		p.run("", "bulk", "show", id).want(exit.OK, "4 done")
+		p.run("", "bulk", "stop", id).want(exit.Conflict, "is done")
+		p.run("", "bulk", "show", "nope").want(exit.NotFound, "bulk list")
+	})
+}
+
+// TestAgo parses times as people write them.
+func TestAgo(t *testing.T) {
+	for text, want := range map[string]string{"30d": "720h0m0s", "1.5d": "36h0m0s", "12h": "12h0m0s", "90m": "1h30m0s", "0s": "0s", "": "", "d": "", "-1d": "", "-2h": "", "soon": ""} {
+		d, err := ago(text)
+		if got := d.String(); err == nil && got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %v, %v", text, d, err)
+		}
+	}
+}

@@ -1,0 +1,453 @@
+package bulk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// office is flows, of which one always fails until it is mended and one waits.
+type office struct{ mended atomic.Bool }
+
+func (f *office) flows() []perdure.Flow {
+	return []perdure.Flow{
+		perdure.NewFlow("broken", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Step(ctx, "work", func(context.Context) (string, error) {
+				if !f.mended.Load() {
+					return "", errors.New("no luck")
+				}
+				return "done", nil
+			}, perdure.Retry(perdure.RetryPolicy{Attempts: 1}))
+		}),
+		perdure.NewFlow("waiting", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Ask[string](ctx, "ask", perdure.Question{Prompt: "?"})
+		}),
+	}
+}
+
+// fill starts so many runs of each flow, on threads broken-I of ann and waiting-I of
+// bob, and waits until they stand.
+func fill(k *kit.Kit, n int) {
+	k.T.Helper()
+	for i := range n {
+		k.MustStart(perdure.StartRequest{Thread: fmt.Sprint("broken-", i), Flow: "broken", Input: "", User: "ann"})
+		k.MustStart(perdure.StartRequest{Thread: fmt.Sprint("waiting-", i), Flow: "waiting", Input: "", User: "bob"})
+	}
+	for i := range n {
+		k.WaitFor(fmt.Sprint("broken-", i), perdure.Failed)
+		k.WaitFor(fmt.Sprint("waiting-", i), perdure.Suspended)
+	}
+	time.Sleep(time.Second) // a job is for what was there before it
+}
+
+// carriedOut waits until a job is done.
+func carriedOut(k *kit.Kit, id string) *perdure.Bulk {
+	k.T.Helper()
+	var b *perdure.Bulk
+	k.Until("the job is done", func() bool {
+		var err error
+		b, err = k.Bulk(k.T.Context(), id)
+		kit.NoErr(k.T, err)
+		return b.State == perdure.BulkDone
+	})
+	return b
+}
+
+// tally counts the threads by their status.
+func tally(k *kit.Kit) map[perdure.Status]int {
+	k.T.Helper()
+	n := map[perdure.Status]int{}
+	for s, err := range k.List(k.T.Context(), perdure.ListOptions{}) {
+		kit.NoErr(k.T, err)
+		run, err := k.GetRun(k.T.Context(), s.ID, "")
+		kit.NoErr(k.T, err)
+		n[run.Status]++
+	}
+	return n
+}
+
+func counts(b *perdure.Bulk) string { return fmt.Sprint(b.Done, " ", b.Skipped, " ", b.Failed) }
+
+// verbCase is a verb, with a filter that selects one of the flows.
+type verbCase struct {
+	q      perdure.BulkRequest
+	status map[perdure.Status]int // of n threads of each flow, afterwards
+	kind   string                 // of the event of which each selected thread has one
+	of     string                 // the selected threads
+}
+
+func verbCases(n int) map[string]verbCase {
+	return map[string]verbCase{
+		"cancel": {perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{Flow: "waiting", Status: perdure.Suspended}}, map[perdure.Status]int{perdure.Failed: n, perdure.Cancelled: n}, "cancel", "waiting-"},
+		"retry":  {perdure.BulkRequest{Verb: perdure.BulkRetry, Filter: perdure.ListOptions{Status: perdure.Failed}}, map[perdure.Status]int{perdure.Succeeded: n, perdure.Suspended: n}, "retried", "broken-"},
+		"erase":  {perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}}, map[perdure.Status]int{perdure.Suspended: n}, "", ""},
+	}
+}
+
+func (c *verbCase) check(k *kit.Kit, n int, job string) {
+	k.T.Helper()
+	b := carriedOut(k, job)
+	if counts(b) != fmt.Sprint(n, " 0 0") || len(b.Errors) > 0 || b.Ended.IsZero() {
+		k.T.Errorf("the job ended with %+v, want %d done", b, n)
+	}
+	var last string
+	k.Until("the threads have their statuses", func() bool {
+		last = cmp.Diff(c.status, tally(k))
+		return last == ""
+	})
+	for i := range n {
+		if c.kind == "" {
+			break
+		}
+		if got := k.KindsOf(fmt.Sprint(c.of, i))[c.kind]; got != 1 {
+			k.T.Errorf("thread %s%d has %d events %s\n%s", c.of, i, got, c.kind, k.Trace(fmt.Sprint(c.of, i)))
+		}
+	}
+}
+
+// TestJobsDoWhatTheyAreFor has two workers, and more threads than a page.
+func TestJobsDoWhatTheyAreFor(t *testing.T) {
+	const n = 60
+	for name, c := range verbCases(n) {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := &office{}
+			s := memstore.New()
+			k := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, f.flows()...)
+			kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, f.flows()...)
+			fill(k, n)
+			plan, err := k.PlanBulk(t.Context(), c.q)
+			if err != nil || plan.Threads != n || len(plan.First) != 10 {
+				t.Fatalf("%+v, %v", plan, err)
+			}
+			f.mended.Store(true)
+			c.q.Key, c.q.By, c.q.Reason = "k", "eve", "spring"
+			b, err := k.StartBulk(t.Context(), c.q)
+			kit.NoErr(t, err)
+			again, err := k.StartBulk(t.Context(), c.q)
+			if err != nil || again.ID != b.ID {
+				t.Errorf("the same key gave %v, %v", again, err)
+			}
+			c.q.Reason = "autumn"
+			if _, err := k.StartBulk(t.Context(), c.q); !errors.Is(err, perdure.ErrKeyReused) {
+				t.Errorf("another request with the key: %v", err)
+			}
+			time.Sleep(time.Millisecond)
+			k.StartOn("late", "waiting", "") // it matches only after the job began
+			defer func() {
+				if run, err := k.GetRun(t.Context(), "late", ""); err != nil || run.Status != perdure.Suspended {
+					t.Errorf("the thread that came later: %+v, %v", run, err)
+				}
+			}()
+			c.status[perdure.Suspended]++
+			c.check(k, n, b.ID)
+			if c.kind != "" {
+				for _, e := range k.EventsOf(c.of + "7") {
+					if e.Kind == c.kind && (e.By != "eve" || e.Reason != "spring") {
+						t.Errorf("%+v", e)
+					}
+				}
+			}
+			all, err := k.Bulks(t.Context())
+			if err != nil || len(all) != 1 || all[0].ID != b.ID {
+				t.Errorf("%v, %v", all, err)
+			}
+		})
+	}
+}
+
+// TestCrashAtEveryWrite crashes the worker of a job at each of its writes.
+func TestCrashAtEveryWrite(t *testing.T) {
+	const n = 4
+	for name, c := range verbCases(n) {
+		for how, fault := range map[string]faulty.Fault{"before": faulty.CrashBefore, "after": faulty.CrashAfter, "lost": faulty.FailBefore, "unanswered": faulty.FailAfter} {
+			for _, plain := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", how, " ", plain), func(t *testing.T) {
+					hits := 0
+					for at, more := 0, true; more && at < 200; at += kit.Sized(5, 1, 1) {
+						kit.Bubble(t, fmt.Sprint(at), func(t *testing.T) { more = crashAt(t, c, n, plain, fault, at) })
+						if more {
+							hits++
+						}
+					}
+					if hits < kit.Sized(2, 7, 7) {
+						t.Errorf("only %d writes", hits)
+					}
+				})
+			}
+		}
+	}
+}
+
+// crashAt reports whether there was such a write.
+func crashAt(t *testing.T, c verbCase, n int, plain bool, fault faulty.Fault, at int) (hit bool) {
+	f := &office{}
+	var s store.Store = memstore.New()
+	if plain {
+		s = kit.Plain(s)
+	}
+	k := kit.New(t, s, perdure.Options{}, f.flows()...)
+	fill(k, n)
+	k.Stop()
+	f.mended.Store(true)
+	b, err := k.StartBulk(t.Context(), c.q)
+	kit.NoErr(t, err)
+	var writes atomic.Int64
+	var struck atomic.Bool
+	sick := faulty.New(s, func(call faulty.Call) faulty.Fault {
+		if call.W == 0 || strings.HasPrefix(call.Name, "worker/") { // leases are not what is tested
+			return faulty.None
+		}
+		if writes.Add(1) == int64(at+1) {
+			struck.Store(true)
+			return fault
+		}
+		return faulty.None
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sick.OnCrash(cancel)
+	over := make(chan struct{})
+	rt, err := perdure.New(ctx, sick, perdure.Options{Version: "test", Lease: 3 * time.Second}) // without flows: it only carries out the job
+	kit.NoErr(t, err)
+	go func() {
+		defer close(over)
+		_ = rt.Work(ctx)
+	}()
+	k.Until("it has crashed or is done", func() bool {
+		b, err := k.Bulk(t.Context(), b.ID)
+		return err == nil && b.State == perdure.BulkDone || ctx.Err() != nil
+	})
+	cancel()
+	<-over
+	last := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, f.flows()...)
+	c.check(last, n, b.ID)
+	return struck.Load()
+}
+
+// TestADeadWorkerIsReplaced has a job that needs longer than its workers live.
+func TestADeadWorkerIsReplaced(t *testing.T) {
+	const n = 40
+	for name, c := range verbCases(n) {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := &office{}
+			s := memstore.New()
+			k := kit.New(t, s, perdure.Options{}, f.flows()...)
+			fill(k, n)
+			k.Stop()
+			f.mended.Store(true)
+			c.q.Rate = 2
+			b, err := k.StartBulk(t.Context(), c.q)
+			kit.NoErr(t, err)
+			for range 3 {
+				m := kit.NewMortal(t, s, perdure.Options{Lease: time.Second})
+				time.Sleep(5 * time.Second)
+				m.Die()
+			}
+			if b, err = k.Bulk(t.Context(), b.ID); err != nil || b.State != perdure.BulkRunning || b.Done == 0 || b.Done >= n {
+				t.Errorf("after three deaths: %+v, %v", b, err)
+			}
+			c.check(kit.New(t, s, perdure.Options{Lease: time.Second}, f.flows()...), n, b.ID)
+		})
+	}
+}
+
+// TestAJobIsStoppedAndGoesOn stops a job in the middle.
+func TestAJobIsStoppedAndGoesOn(t *testing.T) {
+	const n = 80
+	kit.Bubble(t, "erase", func(t *testing.T) {
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{Lease: 3 * time.Second}, f.flows()...)
+		fill(k, n)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}, Rate: 10})
+		kit.NoErr(t, err)
+		time.Sleep(3 * time.Second)
+		_, err = k.StopBulk(t.Context(), b.ID)
+		kit.NoErr(t, err)
+		time.Sleep(5 * time.Second)
+		left := tally(k)[perdure.Failed]
+		time.Sleep(time.Hour)
+		if b, err = k.Bulk(t.Context(), b.ID); err != nil || b.State != perdure.BulkStopped || left == 0 || left == n || tally(k)[perdure.Failed] != left {
+			t.Fatalf("%d are left, then %d: %+v, %v", left, tally(k)[perdure.Failed], b, err)
+		}
+		_, err = k.ResumeBulk(t.Context(), b.ID)
+		kit.NoErr(t, err)
+		if b := carriedOut(k, b.ID); counts(b) != "80 0 0" || tally(k)[perdure.Failed] != 0 {
+			t.Errorf("%+v", b)
+		}
+		_, err = k.StopBulk(t.Context(), b.ID)
+		kit.WantErr(t, "stopping a job that is done", err, perdure.ErrNothingToDo)
+		_, err = k.StopBulk(t.Context(), "nope")
+		kit.WantErr(t, "stopping no job", err, perdure.ErrNoBulk)
+		k.Stop()
+		time.Sleep(31 * 24 * time.Hour)
+		k = kit.New(t, k.Store, perdure.Options{})
+		time.Sleep(time.Second)
+		if all, err := k.Bulks(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("a month later: %v, %v", all, err)
+		}
+	})
+}
+
+// TestThreadsThatChangeAreLeftAlone changes threads between the start of a job and
+// its work on them.
+func TestThreadsThatChangeAreLeftAlone(t *testing.T) {
+	kit.Bubble(t, "retry", func(t *testing.T) { // they fail again at once
+		const n = 30
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, n)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkRetry, Filter: perdure.ListOptions{Status: perdure.Failed}})
+		kit.NoErr(t, err)
+		if b = carriedOut(k, b.ID); counts(b) != "30 0 0" {
+			t.Errorf("%+v", b)
+		}
+		for i := range n {
+			if got := k.KindsOf(fmt.Sprint("broken-", i))["retried"]; got != 1 {
+				t.Errorf("thread %d was retried %d times", i, got)
+			}
+		}
+	})
+	kit.Bubble(t, "erase", func(t *testing.T) {
+		const n = 10
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, n)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{Status: perdure.Failed}, Rate: 1})
+		kit.NoErr(t, err)
+		time.Sleep(2 * time.Second) // the page is written down, and most of it is to be done
+		f.mended.Store(true)
+		changed := 0
+		for i := range n {
+			if err := k.Retry(t.Context(), fmt.Sprint("broken-", i), "", perdure.Note{}); err == nil {
+				changed++
+			}
+		}
+		b = carriedOut(k, b.ID)
+		if got := tally(k)[perdure.Succeeded]; got != changed || changed < 5 || b.Done != n-changed || b.Skipped != changed {
+			t.Errorf("%d of %d threads that were retried are there, %+v", got, changed, b)
+		}
+	})
+	kit.Bubble(t, "cancel", func(t *testing.T) { // a run that is queued later
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, 3)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{User: "bob"}, Rate: 1})
+		kit.NoErr(t, err)
+		time.Sleep(time.Millisecond)
+		for i := range 3 {
+			k.MustStart(perdure.StartRequest{Thread: fmt.Sprint("waiting-", i), Flow: "waiting", Input: ""})
+		}
+		b = carriedOut(k, b.ID)
+		for i := range 3 {
+			if th, err := k.Get(t.Context(), fmt.Sprint("waiting-", i)); err != nil || len(th.Runs) != 2 || th.Runs[0].Status != perdure.Cancelled || th.Runs[1].Status == perdure.Cancelled {
+				t.Errorf("thread %d: %+v, %v", i, th.Runs, err)
+			}
+		}
+		if counts(b) != "3 0 0" {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// TestForksAndTheirPast erases threads that depend on each other.
+func TestForksAndTheirPast(t *testing.T) {
+	kit.Bubble(t, "all of them", func(t *testing.T) {
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, 1)
+		for i := range 6 {
+			_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: []string{"broken-0", fmt.Sprint("fork-", i-1)}[min(i, 1)], As: fmt.Sprint("fork-", i)})
+			kit.NoErr(t, err)
+		}
+		time.Sleep(time.Second)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}})
+		kit.NoErr(t, err)
+		if b = carriedOut(k, b.ID); counts(b) != "7 0 0" {
+			t.Errorf("%+v", b)
+		}
+	})
+	kit.Bubble(t, "one that stays", func(t *testing.T) {
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, 2)
+		_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "waiting-0", As: "fork"})
+		kit.NoErr(t, err)
+		time.Sleep(time.Second)
+		q := perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{Status: perdure.Suspended}}
+		b, err := k.StartBulk(t.Context(), q)
+		kit.NoErr(t, err)
+		if b = carriedOut(k, b.ID); counts(b) != "1 0 1" || len(b.Errors) != 1 || b.Errors[0].Thread != "waiting-0" || !strings.Contains(b.Errors[0].Error, "fork") {
+			t.Errorf("%+v", b)
+		}
+		q.Dependents = true
+		b, err = k.StartBulk(t.Context(), q)
+		kit.NoErr(t, err)
+		if b = carriedOut(k, b.ID); counts(b) != "1 0 0" || len(tally(k)) != 1 {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// TestWhoReachesWhat limits jobs to tenants and users.
+func TestWhoReachesWhat(t *testing.T) {
+	kit.Bubble(t, "users", func(t *testing.T) {
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, 3)
+		kit.Start(t, k.Tenant("other"), perdure.StartRequest{Thread: "theirs", Flow: "waiting", Input: "", User: "ann"})
+		kit.NoErr(t, func() error { _, err := k.Tenant("other").Wait(t.Context(), "theirs", ""); return err }())
+		time.Sleep(time.Second)
+		ann := k.User("ann")
+		b, err := ann.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, All: true})
+		kit.NoErr(t, err)
+		for name, rt := range map[string]*perdure.Runtime{"another user": k.User("bob"), "another tenant": k.Tenant("other")} {
+			_, err := rt.Bulk(t.Context(), b.ID)
+			kit.WantErr(t, name, err, perdure.ErrNoBulk)
+			_, err = rt.StopBulk(t.Context(), b.ID)
+			kit.WantErr(t, name, err, perdure.ErrNoBulk)
+			if all, err := rt.Bulks(t.Context()); err != nil || len(all) > 0 {
+				t.Errorf("%s has %v, %v", name, all, err)
+			}
+		}
+		if b = carriedOut(k, b.ID); counts(b) != "3 0 0" {
+			t.Errorf("%+v", b)
+		}
+		kit.NoDiff(t, cmp.Diff(map[perdure.Status]int{perdure.Suspended: 3}, tally(k)))
+		if _, err := k.Tenant("other").Get(t.Context(), "theirs"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRequestsThatMakeNoSense are refused.
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	rt := kit.Runtime(t, memstore.New(), perdure.Options{})
+	one := perdure.ListOptions{User: "ann"}
+	for name, q := range map[string]perdure.BulkRequest{
+		"no verb":                    {Filter: one},
+		"all threads":                {Verb: perdure.BulkErase},
+		"a page":                     {Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann", Limit: 3}},
+		"a rate":                     {Verb: perdure.BulkErase, Filter: one, Rate: -1},
+		"dependents of a cancel":     {Verb: perdure.BulkCancel, Filter: one, Dependents: true},
+		"a reason that is too long":  {Verb: perdure.BulkCancel, Filter: one, Reason: strings.Repeat("x", 20_000)},
+		"a filter that is too large": {Verb: perdure.BulkCancel, Filter: perdure.ListOptions{User: strings.Repeat("x", 200_000)}},
+	} {
+		_, err := rt.StartBulk(t.Context(), q)
+		kit.WantErr(t, name, err, perdure.ErrInvalid)
+	}
+	if !slices.Contains(perdure.BulkVerbs, perdure.BulkErase) {
+		t.Error("no erase")
+	}
+}

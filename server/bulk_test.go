@@ -1,0 +1,52 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
+)
+
+// TestBulkNeedsTheScopeOfItsVerb starts, stops and continues jobs with tokens of all
+// scopes.
+func TestBulkNeedsTheScopeOfItsVerb(t *testing.T) {
+	m := newMatrix(t)
+	secrets := map[api.Scope]string{}
+	for _, s := range api.Scopes {
+		secrets[s] = servertest.Must(m.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "x", Scopes: []api.Scope{s, api.ScopeRead}}))(t).Secret
+	}
+	for _, c := range []struct {
+		verb  perdure.BulkVerb
+		scope api.Scope
+	}{{perdure.BulkCancel, api.ScopeRun}, {perdure.BulkRetry, api.ScopeRun}, {perdure.BulkErase, api.ScopeAdmin}} {
+		body := `{"verb":"` + string(c.verb) + `","filter":{"flow":"none"}}`
+		var job perdure.Bulk
+		m.Token = secrets[api.ScopeAdmin]
+		m.Do("POST", "/v1/bulk", body, "Idempotency-Key", "k-"+string(c.verb)).Want(202, &job)
+		m.Do("POST", "/v1/bulk", body, "Idempotency-Key", "k-"+string(c.verb)).Want(202, &job)
+		for scope, secret := range secrets {
+			m.Token = secret
+			may := scope == c.scope || scope == api.ScopeAdmin
+			for _, path := range []string{"/v1/bulk", "/v1/bulk/" + job.ID + "/resume"} {
+				sent := body
+				if path != "/v1/bulk" {
+					sent = ""
+				}
+				got := m.Do("POST", path, sent)
+				if may && got.Status >= 300 && got.Status != 409 {
+					t.Errorf("%s may not %s: %s", scope, path, got.Body)
+				}
+				if !may {
+					got.Problem(403, "scope")
+				}
+			}
+			m.Do("POST", "/v1/bulk/plan", body).Want(200)
+		}
+	}
+	m.Token = secrets[api.ScopeAdmin]
+	m.Do("POST", "/v1/bulk", `{"verb":"erase"}`).Problem(400, "invalid")
+	m.Do("POST", "/v1/bulk", `{"verb":"sing","filter":{"flow":"none"}}`).Problem(400, "invalid")
+	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"flow":"none","colour":"red"}}`).Problem(400, "body")
+	m.Do("GET", "/v1/bulk/none", "").Problem(404, "no-bulk")
+}
