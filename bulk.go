@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 // BulkVerb is what a bulk job does to each thread.
@@ -22,13 +23,15 @@ type BulkVerb string
 
 // The verbs.
 const (
-	BulkCancel BulkVerb = "cancel" // cancels all runs that have not ended
-	BulkRetry  BulkVerb = "retry"  // retries the run that is failed, blocked or quarantined
-	BulkErase  BulkVerb = "erase"  // erases the thread
+	BulkCancel  BulkVerb = "cancel"  // cancels all runs that have not ended
+	BulkRetry   BulkVerb = "retry"   // retries the run that is failed, blocked or quarantined
+	BulkErase   BulkVerb = "erase"   // erases the thread
+	BulkArchive BulkVerb = "archive" // moves the thread to Options.Archive, see [Runtime.Archive]
+	BulkExport  BulkVerb = "export"  // writes an export of the thread to Options.Archive, compressed, below exports/ and the id of the job
 )
 
 // BulkVerbs are the verbs that jobs can have.
-var BulkVerbs = []BulkVerb{BulkCancel, BulkRetry, BulkErase}
+var BulkVerbs = []BulkVerb{BulkCancel, BulkRetry, BulkErase, BulkArchive, BulkExport}
 
 // BulkRequest asks for a bulk job.
 type BulkRequest struct {
@@ -65,6 +68,7 @@ type Bulk struct {
 	Skipped    int         `json:"skipped"` // that had changed, or had nothing to do
 	Failed     int         `json:"failed"`
 	Errors     []BulkError `json:"errors,omitempty"` // the first 100
+	Where      string      `json:"where,omitempty"`  // export: where the files are, one for each thread
 }
 
 // BulkError says why a job could not do its work on a thread, or, without a thread,
@@ -88,6 +92,7 @@ const defaultRate, maxRate, planned = 100, 10_000, 10
 type bulkWhat struct {
 	Filter     ListOptions `json:"filter"`
 	Dependents bool        `json:"dependents,omitempty"`
+	Place      string      `json:"place,omitempty"` // of exports
 }
 
 // listed are the statuses that a list can select.
@@ -152,7 +157,19 @@ func (r *Runtime) StartBulk(ctx context.Context, q BulkRequest) (*Bulk, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	what, err := json.Marshal(bulkWhat{Filter: q.Filter, Dependents: q.Dependents})
+	w := bulkWhat{Filter: q.Filter, Dependents: q.Dependents}
+	if q.Verb == BulkArchive || q.Verb == BulkExport {
+		place := r.core.opts.Archive
+		switch _, sealed := store.As[interface{ Seals() bool }](r.core.threads.Store); {
+		case place == nil:
+			return nil, fmt.Errorf("%w: there is no archive to %s to; set Options.Archive, or --archive URL", fault.ErrInvalid, q.Verb)
+		case sealed && q.Verb == BulkExport:
+			return nil, fmt.Errorf("%w: the store is sealed, and exports are not; archive the threads, or export them one by one", fault.ErrInvalid)
+		case q.Verb == BulkExport:
+			w.Place = place.URL()
+		}
+	}
+	what, err := json.Marshal(w)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +239,9 @@ func bulkInfo(j *bulk.Job) (*Bulk, error) {
 	}
 	b := &Bulk{ID: j.ID, Verb: BulkVerb(j.Verb), Filter: what.Filter, Dependents: what.Dependents, Rate: j.Rate, By: j.By, Reason: j.Reason, State: j.State,
 		Created: clock.Stamp(j.Created), Updated: clock.Stamp(j.Updated), Ended: clock.Stamp(j.Ended), Done: j.Done, Skipped: j.Skipped, Failed: j.Failed}
+	if what.Place != "" {
+		b.Where = what.Place + "/" + exportsOf(j.ID)
+	}
 	for _, e := range j.Errors {
 		b.Errors = append(b.Errors, BulkError(e))
 	}

@@ -1,10 +1,12 @@
 package perdure
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/fault"
@@ -97,9 +99,12 @@ func (r *Runtime) applyBulk(ctx context.Context, j *bulk.Job, sel *selection, wh
 	note := Note{By: j.By, Reason: j.Reason}
 	o, err := r.tenant.Open(ctx, id)
 	switch {
+	case sel.verb == BulkArchive && errors.Is(err, fault.ErrArchived):
+		_, err := r.Archive(ctx, id, note) // if a worker died meanwhile, there may be something left to do
+		return bulk.Skipped, err
 	case sel.verb == BulkErase && (errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrCorrupt) && sel.filter.Status == Damaged):
 		return r.eraseBulk(ctx, id, note, what.Dependents) // an erase goes on, or nothing else can be done
-	case errors.Is(err, fault.ErrErased), errors.Is(err, fault.ErrNoThread):
+	case errors.Is(err, fault.ErrErased), errors.Is(err, fault.ErrNoThread), errors.Is(err, fault.ErrArchived):
 		return bulk.Skipped, nil
 	case err != nil:
 		return bulk.Failed, err
@@ -114,6 +119,11 @@ func (r *Runtime) applyBulk(ctx context.Context, j *bulk.Job, sel *selection, wh
 		return r.retryBulk(ctx, o.Thread, id, note)
 	case BulkErase:
 		return r.eraseBulk(ctx, id, note, what.Dependents)
+	case BulkArchive:
+		_, err := r.Archive(ctx, id, note)
+		return pinned(err)
+	case BulkExport:
+		return pinned(r.exportBulk(ctx, id, exportsOf(j.ID)+threads.Self(o.Name)+".jsonl.gz"))
 	}
 	return bulk.Failed, fmt.Errorf("%w: this version has no bulk verb %q", fault.ErrNewer, sel.verb)
 }
@@ -160,11 +170,47 @@ func (r *Runtime) retryBulk(ctx context.Context, t *journal.Thread, id string, n
 
 func (r *Runtime) eraseBulk(ctx context.Context, id string, n Note, dependents bool) (bulk.Outcome, error) {
 	err := r.Erase(ctx, id, EraseOptions{Note: n, Dependents: dependents})
+	if errors.Is(err, fault.ErrNoThread) && !errors.Is(err, fault.ErrErased) {
+		err = nil
+	}
+	return pinned(err)
+}
+
+// pinned returns the outcome of an error: a thread that others depend on is tried
+// again after these.
+func pinned(err error) (bulk.Outcome, error) {
 	switch {
+	case err == nil:
+		return bulk.Applied, nil
 	case errors.Is(err, fault.ErrPinned):
 		return bulk.Later, err
-	case err == nil, errors.Is(err, fault.ErrNoThread) && !errors.Is(err, fault.ErrErased):
-		return bulk.Applied, nil
 	}
 	return bulk.Failed, err
+}
+
+// exportsOf returns what the names of the exports of a job begin with.
+func exportsOf(job string) string { return "exports/" + job + "/" }
+
+// exportBulk writes the export of a thread to the archive.
+func (r *Runtime) exportBulk(ctx context.Context, id, name string) error {
+	if r.core.opts.Archive == nil {
+		return fmt.Errorf("%w: the worker has no archive; set Options.Archive, or --archive URL", fault.ErrInvalid)
+	}
+	out, in := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		zip := gzip.NewWriter(in)
+		err := r.Export(ctx, id, zip, ExportOptions{})
+		if err == nil {
+			err = zip.Close()
+		}
+		in.CloseWithError(err) // nil is the end
+		written <- err
+	}()
+	err := r.core.opts.Archive.Put(ctx, name, out)
+	out.CloseWithError(io.ErrClosedPipe) // if not all of it was read
+	if exportErr := <-written; exportErr != nil && !errors.Is(exportErr, io.ErrClosedPipe) {
+		return exportErr
+	}
+	return err
 }

@@ -8,7 +8,7 @@ import (
 
 // BulkRequest describes a bulk job.
 type BulkRequest struct {
-	Verb       perdure.BulkVerb    `json:"verb" jsonschema:"what to do to each thread: cancel, retry or erase"`
+	Verb       perdure.BulkVerb    `json:"verb" jsonschema:"what to do to each thread: cancel, retry, erase, archive or export"`
 	Filter     perdure.ListOptions `json:"filter,omitzero" jsonschema:"which threads, as in the list of threads"`
 	All        bool                `json:"all,omitempty" jsonschema:"has to be set if the filter selects all threads"`
 	Dependents bool                `json:"dependents,omitempty" jsonschema:"erase: forks and children too, also those that the filter does not select"`
@@ -46,7 +46,7 @@ var (
 		"show what a bulk job would find now", doc("It changes nothing."))
 	BulkStart = define[StartBulk, perdure.Bulk]("bulk.start", "POST /v1/bulk", ScopeRun,
 		"do one thing to all threads that a filter selects, in the background", status(http.StatusAccepted),
-		doc("It needs the scope that the verb needs for one thread: admin for erase. Threads that are created or change after the job began are left alone, except that a cancel is for threads that change too. A thread that fails is reported and does not stop the others."))
+		doc("It needs the scope that the verb needs for one thread: admin for erase, archive and export, which writes files to the archive. Threads that are created or change after the job began are left alone, except that a cancel is for threads that change too. A thread that fails is reported and does not stop the others."))
 	BulksList = define[Nothing, BulkList]("bulk.list", "GET /v1/bulk", ScopeRead,
 		"list bulk jobs", doc("Those that have ended are known for 30 days."))
 	BulkGet = define[OneBulk, perdure.Bulk]("bulk.get", "GET /v1/bulk/{job}", ScopeRead,

@@ -35,6 +35,8 @@ nothing. Threads that are created or change after the beginning are left alone.`
 		a.bulkVerb(perdure.BulkCancel, "cancel the runs of many threads", "  perdure bulk cancel --status suspended --user ada\n  perdure bulk cancel --flow research --yes --reason \"wrong model\""),
 		a.bulkVerb(perdure.BulkRetry, "retry the failed, blocked or quarantined runs of many threads", "  perdure bulk retry --status failed --flow research --dry-run\n  perdure bulk retry --status failed --rate 5"),
 		a.bulkVerb(perdure.BulkErase, "erase many threads for good", "  perdure bulk erase --user ada --dependents --reason \"asked by the customer\"\n  perdure bulk erase --status cancelled --yes --detach"),
+		a.bulkVerb(perdure.BulkArchive, "move many threads to the archive", "  perdure bulk archive --status succeeded --dry-run\n  perdure bulk archive --flow research --status succeeded --rate 20"),
+		a.bulkVerb(perdure.BulkExport, "write exports of many threads to the archive", "  perdure bulk export --user ada\n  perdure bulk export --all --yes --detach"),
 		list, show, stop, resume)
 }
 
@@ -214,6 +216,9 @@ func (a *app) follows(ctx context.Context, l *link.Link, job *perdure.Bulk, of i
 // bulkJob prints a job.
 func (a *app) bulkJob(b *perdure.Bulk) error {
 	a.term.Printf("job %s: %s, %s: %d done, %d skipped, %d failed\n", safe.Label(b.ID), safe.Label(string(b.Verb)), safe.Label(b.State), b.Done, b.Skipped, b.Failed)
+	if b.Where != "" {
+		a.term.Printf("  the files are in %s\n", safe.Cut(safe.Line(b.Where), a.term.Room(19)))
+	}
 	for _, e := range b.Errors {
 		who := "the list of threads"
 		if e.Thread != "" {
