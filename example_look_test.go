@@ -75,7 +75,7 @@ func ExampleRuntime_List() {
 	ctx := context.Background()
 	node := startNode(memstore.New(), game)
 	defer node.stop()
-	for _, user := range []string{"ann", "bob", "ann", "ann"} {
+	for _, user := range []string{"ann", "ann", "bob", "ann"} {
 		_, err := node.Start(ctx, perdure.StartRequest{Flow: "game", Input: user, User: user, Title: "match of " + user})
 		noErr(err)
 	}

@@ -335,3 +335,6 @@ func NewFact[T any](key string) State[T] { return State[T]{engine.FactPrefix + k
 // Damaged is the listed status of a thread in which damage has been found: see
 // [Runtime.Verify].
 const Damaged Status = "damaged"
+
+// Idle selects threads without a run in a list. The status of such a thread is "".
+const Idle Status = "idle"

@@ -7,19 +7,53 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
 // ListOptions selects threads.
 type ListOptions struct {
-	User    string    `json:"user,omitempty"`
-	Flow    string    `json:"flow,omitempty"`
-	Status  Status    `json:"status,omitempty"`
-	Updated time.Time `json:"updated,omitzero"` // only those that changed then or later
-	Asks    bool      `json:"asks,omitempty"`   // only those with open asks that can be answered here
-	After   string    `json:"-"`                // the cursor of the last thread seen
-	Limit   int       `json:"-"`                // maximum number; 0 means all
+	User     string            `json:"user,omitempty"`
+	Flow     string            `json:"flow,omitempty"`
+	Status   Status            `json:"status,omitempty"`   // Idle: threads without a run
+	Metadata map[string]string `json:"metadata,omitempty"` // only threads with all of these, of at most 256 bytes each
+	Asks     bool              `json:"asks,omitempty"`     // only those with open asks that can be answered here
+	AsksOf   []string          `json:"asks_of,omitempty"`  // only those with one that some of these may answer: users, and groups as group:NAME; nil: anyone
+	Expiring bool              `json:"expiring,omitempty"` // only those with open asks, soonest to expire first
+
+	// The times of the last change and of the creation, if they are not zero:
+	// then or later, and before.
+	Updated       time.Time `json:"updated,omitzero"`
+	UpdatedBefore time.Time `json:"updated_before,omitzero"`
+	Created       time.Time `json:"created,omitzero"`
+	CreatedBefore time.Time `json:"created_before,omitzero"`
+
+	After string `json:"-"` // the cursor of the last thread seen, in a list with the same options
+	Limit int    `json:"-"` // maximum number; 0 means all
+}
+
+func (o *ListOptions) query() threads.Query {
+	q := threads.Query{User: o.User, Flow: o.Flow, Meta: o.Metadata, Asks: o.Asks, Who: o.AsksOf, Expiry: o.Expiring}
+	for to, t := range map[*int64]time.Time{&q.Since: o.Updated, &q.Before: o.UpdatedBefore, &q.CreatedSince: o.Created, &q.CreatedBefore: o.CreatedBefore} {
+		if !t.IsZero() {
+			*to = t.UnixMicro()
+		}
+	}
+	if o.Status != "" {
+		status := journal.Status(o.Status)
+		if o.Status == Idle {
+			status = ""
+		}
+		q.Status = &status
+	}
+	return q
+}
+
+// fits reports whether a thread is selected.
+func (o *ListOptions) fits(s threads.Summary) bool {
+	q := o.query()
+	return q.Selects(s)
 }
 
 // Summary is a thread in a list. Its status may lag slightly; Get is exact.
@@ -36,25 +70,43 @@ type Summary struct {
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 	Cursor  string    `json:"cursor"`
+
+	Metadata map[string]string `json:"metadata,omitempty"` // values of at most 256 bytes
+	Spent    map[string]int64  `json:"spent,omitempty"`    // when its status last changed
+
+	// Of its open asks: when the first was opened, and when the first expires, zero
+	// if none does.
+	Asked   time.Time `json:"asked,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
-// List yields the tenant's threads in the order of their creation. A damaged
-// summary is rebuilt from its journal, and its thread is yielded once, after all
-// others. Damage that remains is reported last, as ErrCorrupt. On a store without
-// [store.Batcher] a status may lag behind the journal for a moment.
+// List yields the tenant's threads, those that were created last first. Others are
+// the orders of
+//
+//   - Asks and AsksOf: by when the first open ask of a thread was opened, oldest first
+//   - Expiring: by when the first of them expires
+//   - Status without User: by the last change, to the minute, newest first
+//
+// each without Metadata. A thread that changes meanwhile may be yielded twice or, if
+// it then is no longer selected, not at all.
+//
+// The cost of a list is that of the threads it yields and of those that it has to
+// skip: it finds threads by one of the options, in the order Metadata, Expiring, Asks
+// and AsksOf, User, Status, Flow, and looks at these for the others. A damaged
+// summary is rebuilt from its journal. Damage that remains is reported last, as
+// ErrCorrupt. On a store without [store.Batcher] a status may lag behind the journal
+// for a moment.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		n := 0
-		for s, err := range r.tenant.Summaries(ctx, o.After) {
+		for s, err := range r.tenant.Select(ctx, o.query(), o.After) {
 			if err != nil {
 				yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
 				return
 			}
-			if !o.fits(s.Summary) || r.tenant.Owner != nil && s.User != *r.tenant.Owner {
-				continue
-			}
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import, Moved: s.Moved,
-				Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
+				Metadata: s.Meta, Spent: s.Spent, Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
+			item.Asked, item.Expires = s.Waits.Times()
 			if !yield(item, nil) {
 				return
 			}
@@ -63,15 +115,6 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			}
 		}
 	}
-}
-
-// fits reports whether a thread is selected.
-func (o *ListOptions) fits(s threads.Summary) bool {
-	switch {
-	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && Status(s.Status) != o.Status, o.Asks && (s.Asks == 0 || s.Moved != ""):
-		return false
-	}
-	return o.Updated.IsZero() || !clock.Stamp(s.Changed()).Before(o.Updated.Truncate(time.Microsecond))
 }
 
 // Watch yields immediately, and whenever the list of the tenant's threads may have

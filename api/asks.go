@@ -14,13 +14,14 @@ type ListAsks struct {
 	Flow   string `query:"flow" json:"-" jsonschema:"only those of this flow"`
 	Kind   string `query:"kind" json:"-" jsonschema:"only asks of this kind, such as approval"`
 	Mine   bool   `query:"mine" json:"-" jsonschema:"only asks that the token may answer"`
+	Order  string `query:"order" json:"-" jsonschema:"opened (the default): oldest first; expires: soonest to expire first. Exact to the minute"`
 	After  string `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
 	Limit  int    `query:"limit" json:"-" jsonschema:"about how many to return, up to 1000; 100 by default. All asks of a thread are on one page"`
 }
 
 // AskPage is a page of open asks.
 type AskPage struct {
-	Asks   []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread in the order of creation"`
+	Asks   []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread, in the order of the first open ask of each"`
 	Next   string            `json:"next,omitempty" jsonschema:"cursor of the next page; absent on the last"`
 	Damage []string          `json:"damage,omitempty" jsonschema:"what is damaged and may therefore be missing from the page"`
 }

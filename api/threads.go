@@ -24,12 +24,19 @@ type ListThreads struct {
 	Status  perdure.Status `query:"status" json:"-" jsonschema:"only threads with this status; idle means without a run"`
 	Flow    string         `query:"flow" json:"-" jsonschema:"only those of this flow"`
 	Updated time.Time      `query:"updated" json:"-" jsonschema:"only threads that changed at this time or later"`
-	Asks    bool           `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
-	After   string         `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
-	Limit   int            `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
+
+	Metadata []string `query:"metadata" json:"-" jsonschema:"only threads with this metadata, one KEY=VALUE each; values of at most 256 bytes"`
+
+	UpdatedBefore time.Time `query:"updated_before" json:"-" jsonschema:"only threads that changed before this time"`
+	Created       time.Time `query:"created" json:"-" jsonschema:"only threads created at this time or later"`
+	CreatedBefore time.Time `query:"created_before" json:"-" jsonschema:"only threads created before this time"`
+
+	Asks  bool   `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
+	After string `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
+	Limit int    `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
 
-// ThreadPage is a page of threads, in the order of their creation.
+// ThreadPage is a page of threads, in the order of [perdure.Runtime.List].
 type ThreadPage struct {
 	Threads []perdure.Summary `json:"threads" jsonschema:"the threads"`
 	Next    string            `json:"next,omitempty" jsonschema:"cursor of the next page; absent on the last"`

@@ -113,7 +113,7 @@ func TestShellsComplete(t *testing.T) {
 			want string
 		}{
 			{[]string{"run", "ec"}, "echo\n"},
-			{[]string{"show", "trip-"}, "trip-7\ntrip-8\n"},
+			{[]string{"show", "trip-"}, "trip-8\ntrip-7\n"},
 			{[]string{"verify", "trip-7"}, "trip-7\n"},
 			{[]string{"answer", ""}, "Buy tea?\n"},
 			{[]string{"completion", "z"}, "zsh\n"},

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -42,10 +44,14 @@ func (c *Client) GetPage(ctx context.Context, thread string, p perdure.RunPage) 
 	return withErrors(t), err
 }
 
-// List yields the tenant's threads in the order of their creation.
+// List yields the tenant's threads in the order of [perdure.Runtime.List].
 func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
 	return func(yield func(perdure.Summary, error) bool) {
-		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow, Updated: o.Updated, Asks: o.Asks, After: o.After}
+		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow,
+			Updated: o.Updated, UpdatedBefore: o.UpdatedBefore, Created: o.Created, CreatedBefore: o.CreatedBefore, Asks: o.Asks, After: o.After}
+		for _, k := range slices.Sorted(maps.Keys(o.Metadata)) {
+			q.Metadata = append(q.Metadata, k+"="+o.Metadata[k])
+		}
 		var damage []string
 		for left := o.Limit; ; {
 			q.Limit = pageSize

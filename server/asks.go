@@ -70,11 +70,8 @@ func given(v json.RawMessage) any {
 	return strict.Read(v)
 }
 
-// Limits of what a page of the inbox reads.
-const (
-	maxInbox  = 2000 // threads
-	maxOpened = 500  // threads with open asks, which are read in full
-)
+// maxOpened is how many threads with open asks a page of the inbox reads.
+const maxOpened = 500
 
 // listAsks is the inbox: it reads the threads whose summaries have open asks, one
 // after the other.
@@ -97,10 +94,21 @@ func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.
 	}
 	opened, size := 0, 0
 	var failed error
-	page.Next, err = c.scan(ctx, in.After, maxInbox, func(t perdure.Summary) bool {
-		if t.Asks == 0 || t.Moved != "" || in.User != "" && t.User != in.User {
-			return true
+	o := perdure.ListOptions{User: in.User, Asks: true}
+	switch in.Order {
+	case "", "opened":
+	case "expires":
+		o.Expiring = true
+	default:
+		return nil, api.Invalid("query order: %.40q is neither opened nor expires", in.Order)
+	}
+	if in.Mine {
+		o.AsksOf = []string{c.Who.Subject}
+		for _, g := range c.Who.Groups {
+			o.AsksOf = append(o.AsksOf, "group:"+g)
 		}
+	}
+	page.Next, err = c.list(ctx, in.After, o, func(t perdure.Summary) bool {
 		thread, err := c.Runtime.GetPage(ctx, t.ID, perdure.RunPage{Limit: 1})
 		switch {
 		case thread != nil: // up to where it is good

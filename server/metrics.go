@@ -242,7 +242,7 @@ func countThreads(ctx context.Context, c *Call) (*count, error) {
 			n.statuses[kindMoved]++
 			continue
 		}
-		n.statuses[cmp.Or(string(t.Status), idle)]++
+		n.statuses[string(cmp.Or(t.Status, perdure.Idle))]++
 		n.asks += t.Asks
 	}
 	workers, err := c.Runtime.Workers(ctx)

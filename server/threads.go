@@ -66,26 +66,29 @@ func (c *Call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.For
 var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,
 	perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged}
 
-// idle is the status of a thread without a run in counts and selections.
-const idle = "idle"
-
-// maxScan is how many threads one page of a list scans. A page that finds too few
-// among them is short and says where the next one begins.
-const maxScan = 10_000
-
 func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) (*api.ThreadPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	if in.Status != "" && in.Status != idle && !slices.Contains(statuses, in.Status) {
-		return nil, api.Invalid("query status: there is no %.40q; there are %q", in.Status, append([]perdure.Status{idle}, statuses...))
+	if in.Status != "" && in.Status != perdure.Idle && !slices.Contains(statuses, in.Status) {
+		return nil, api.Invalid("query status: there is no %.40q; there are %q", in.Status, append([]perdure.Status{perdure.Idle}, statuses...))
+	}
+	var metadata map[string]string
+	for _, pair := range in.Metadata {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, api.Invalid("query metadata: %.60q is not of the form KEY=VALUE", pair)
+		}
+		if metadata == nil {
+			metadata = map[string]string{}
+		}
+		metadata[k] = v
 	}
 	page := &api.ThreadPage{Threads: []perdure.Summary{}}
-	page.Next, err = c.scan(ctx, in.After, maxScan, func(t perdure.Summary) bool {
-		if fits(&t, in) {
-			page.Threads = append(page.Threads, t)
-		}
+	page.Next, err = c.list(ctx, in.After, perdure.ListOptions{User: in.User, Flow: in.Flow, Status: in.Status, Metadata: metadata, Asks: in.Asks,
+		Updated: in.Updated, UpdatedBefore: in.UpdatedBefore, Created: in.Created, CreatedBefore: in.CreatedBefore}, func(t perdure.Summary) bool {
+		page.Threads = append(page.Threads, t)
 		return len(page.Threads) < limit
 	})
 	return page, damage(&page.Damage, err)
@@ -101,30 +104,22 @@ func damage(told *[]string, err error) error {
 	return nil
 }
 
-func fits(t *perdure.Summary, in *api.ListThreads) bool {
-	return (in.User == "" || t.User == in.User) &&
-		(in.Flow == "" || t.Flow == in.Flow) &&
-		(in.Status == "" || t.Status == in.Status || in.Status == idle && t.Status == "") &&
-		(in.Updated.IsZero() || !t.Updated.Before(in.Updated)) &&
-		(!in.Asks || t.Asks > 0 && t.Moved == "")
-}
-
-// scan calls fn with the tenant's threads, at most this many, until it returns
-// false. It returns the cursor of the last one, "" if there are no more.
-func (c *Call) scan(ctx context.Context, after string, most int, fn func(perdure.Summary) bool) (string, error) {
+// list calls fn with the threads that are selected, until it returns false. It
+// returns the cursor of the last one, "" if there are no more.
+func (c *Call) list(ctx context.Context, after string, o perdure.ListOptions, fn func(perdure.Summary) bool) (string, error) {
 	if err := checkCursor(after); err != nil {
 		return "", err
 	}
-	last, seen, enough := "", 0, false
-	for t, err := range c.Runtime.List(ctx, perdure.ListOptions{After: after}) {
+	last, enough := "", false
+	o.After = after
+	for t, err := range c.Runtime.List(ctx, o) {
 		if err != nil {
 			return "", err
 		}
-		if enough || seen == most {
+		if enough {
 			return last, nil
 		}
 		last = t.Cursor
-		seen++
 		enough = !fn(t)
 	}
 	return "", ctx.Err()

@@ -3,6 +3,7 @@ package archive_test
 import (
 	"bytes"
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,9 +134,14 @@ func TestRebuildDropsDeadImports(t *testing.T) {
 			if _, err := shaky.Import(t.Context(), bytes.NewReader(file), perdure.ImportOptions{}); err == nil {
 				return
 			}
-			held := kit.Holdings(t, s)
-			if k.MustRebuild(); !cmp.Equal(held, kit.Holdings(t, s)) {
-				t.Errorf("%s: an import that may be under way was touched: %s", cut, cmp.Diff(held, kit.Holdings(t, s)))
+			holdings := func() map[string]string { // but cells of the index, of which Rebuild removes outdated ones
+				all := kit.Holdings(t, s)
+				maps.DeleteFunc(all, func(key, _ string) bool { return strings.HasPrefix(key, "index/") })
+				return all
+			}
+			held := holdings()
+			if k.MustRebuild(); !cmp.Equal(held, holdings()) {
+				t.Errorf("%s: an import that may be under way was touched: %s", cut, cmp.Diff(held, holdings()))
 			}
 			time.Sleep(time.Hour)
 			k.MustRebuild()

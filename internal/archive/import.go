@@ -252,7 +252,7 @@ func (im *importer) dropWritten(ctx context.Context) error {
 		err = blob.Delete(ctx, im.archive.threads.Store, threads.BlobPrefix(im.name))
 	}
 	if err == nil {
-		err = im.archive.threads.Remove(ctx, threads.JournalKey(im.name), "")
+		err = im.archive.threads.RemoveSummary(ctx, im.name)
 	}
 	if err == nil {
 		err = im.archive.threads.Remove(ctx, ImportKey(im.name), "")

@@ -176,7 +176,8 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 		}
 	}
 	for i := range cells {
-		cells[i].Optional = false // if one is outdated, the batch conflicts and is built again
+		// If one is outdated, the batch conflicts and is built again.
+		cells[i].Optional = threads.IsIndex(cells[i].Key)
 	}
 	return cells, settled
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -52,14 +53,23 @@ func (t *Thread) OpenRuns() []*Run { return t.open }
 
 // OpenAsks returns the number of asks that can be answered.
 func (t *Thread) OpenAsks() (n int) {
-	for _, r := range t.open {
-		for _, a := range r.asks {
-			if a.Open() {
-				n++
+	for range t.AllOpenAsks() {
+		n++
+	}
+	return n
+}
+
+// AllOpenAsks yields the asks that can be answered, in no order.
+func (t *Thread) AllOpenAsks() iter.Seq[*Ask] {
+	return func(yield func(*Ask) bool) {
+		for _, r := range t.open {
+			for _, a := range r.asks {
+				if a.Open() && !yield(a) {
+					return
+				}
 			}
 		}
 	}
-	return n
 }
 
 // Weight returns the approximate number of bytes that the thread takes in memory.

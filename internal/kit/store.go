@@ -39,7 +39,7 @@ func Leftovers(t *testing.T, s store.Store) []string {
 	var names []string
 	for cell, err := range s.List(context.Background(), "", "") {
 		NoErr(t, err)
-		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && !strings.HasPrefix(cell.Key, "used/") && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
+		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && cell.Key != "perdure/index" && !strings.HasPrefix(cell.Key, "used/") && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
 			names = append(names, "cell "+cell.Key)
 		}
 	}

@@ -304,7 +304,7 @@ func (r *Control) DropRestored(ctx context.Context, name string) error {
 		if err := r.threads.RemoveDerived(ctx, name); err != nil {
 			return err
 		}
-		if err := r.threads.Remove(ctx, threads.JournalKey(name), ""); err != nil {
+		if err := r.threads.RemoveSummary(ctx, name); err != nil {
 			return err
 		}
 		if err := r.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {

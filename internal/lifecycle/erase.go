@@ -160,7 +160,7 @@ func (e *eraser) drop(ctx context.Context, name string) error {
 	if err := e.life.threads.RemoveDerived(ctx, name); err != nil {
 		return err
 	}
-	return e.life.threads.Remove(ctx, threads.JournalKey(name), "")
+	return e.life.threads.RemoveSummary(ctx, name)
 }
 
 // mark closes the gate of a thread that is already erased, as one that never
@@ -390,7 +390,7 @@ func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) erro
 	if err := e.life.threads.RemoveDerived(ctx, name, flowsOf(t)...); err != nil {
 		return err
 	}
-	if err := e.life.threads.Remove(ctx, threads.JournalKey(name), ""); err != nil {
+	if err := e.life.threads.RemoveSummary(ctx, name); err != nil {
 		return err
 	}
 	if e.archived {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -189,11 +190,9 @@ func TestTheSummaryOfALateDeadStartGoesByTheNextList(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, eraseFlows()...)
 		k.StartOn("t", "echo", "in")
 		k.WaitFor("t", perdure.Succeeded)
-		key := kit.Journals(t, k.Store)[0]
+		name := strings.TrimPrefix(kit.Journals(t, k.Store)[0], threads.JournalKey(""))
 		kit.WantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
-		if _, err := k.Store.Put(t.Context(), key, []byte(`{"id":"t","created":1}`), ""); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, threads.Behind(k.Runtime).All.EnsureSummary(t.Context(), name, threads.Summary{ID: "t", Flow: "echo", Created: 1}))
 		for s, err := range k.List(t.Context(), perdure.ListOptions{}) {
 			t.Errorf("listed: %+v, %v", s, err)
 		}

@@ -100,8 +100,8 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if edits.Keep, err = r.keptAnswers(ctx, from, q); err != nil {
 		return nil, err
 	}
+	var name string
 	for range 10 {
-		var name string
 		if name, err = r.createFork(ctx, from, q); err == nil {
 			err = r.beginFork(ctx, from, name, q, edits)
 		}
@@ -120,6 +120,9 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o, err := r.threads.Read(ctx, name); err == nil {
+		_ = r.threads.Summarise(ctx, o) // if it fails, a list that comes to the rough one does it
 	}
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)

@@ -345,7 +345,7 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 		var want []string
 		for i := range 7 {
 			id := fmt.Sprint("t", 9-i)
-			want = append(want, id)
+			want = slices.Insert(want, 0, id)
 			k.MustStart(perdure.StartRequest{Thread: id, Flow: []string{"ask", "idle"}[i%2], Input: "", User: []string{"ann", "bob", "ann"}[i%3], Title: id + "!"})
 			time.Sleep(time.Second)
 		}
@@ -368,16 +368,16 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 			return last
 		}
 		last := check("all", k.Runtime, perdure.ListOptions{}, want...)
-		if last.Title != "t3!" || last.Flow != "ask" || last.Status != perdure.Suspended || last.Asks != 1 || last.Created.IsZero() || last.Updated.Before(last.Created) {
+		if last.Title != "t9!" || last.Flow != "ask" || last.Status != perdure.Suspended || last.Asks != 1 || last.Created.IsZero() || last.Updated.Before(last.Created) {
 			t.Errorf("a summary is %+v", last)
 		}
-		check("of ann", k.Runtime, perdure.ListOptions{User: "ann"}, "t9", "t7", "t6", "t4", "t3")
-		check("of a flow", k.Runtime, perdure.ListOptions{Flow: "idle"}, "t8", "t6", "t4")
-		check("suspended", k.Runtime, perdure.ListOptions{Status: perdure.Suspended}, "t9", "t7", "t5", "t3")
-		check("of ann, done", k.Runtime, perdure.ListOptions{User: "ann", Status: perdure.Succeeded}, "t6", "t4")
+		check("of ann", k.Runtime, perdure.ListOptions{User: "ann"}, "t3", "t4", "t6", "t7", "t9")
+		check("of a flow", k.Runtime, perdure.ListOptions{Flow: "idle"}, "t4", "t6", "t8")
+		check("suspended", k.Runtime, perdure.ListOptions{Status: perdure.Suspended}, "t3", "t5", "t7", "t9")
+		check("of ann, done", k.Runtime, perdure.ListOptions{User: "ann", Status: perdure.Succeeded}, "t4", "t6")
 		check("another tenant's", b, perdure.ListOptions{}, "t9")
 		check("a third's", k.Tenant("c"), perdure.ListOptions{})
-		check("behind a wrong cursor", k.Runtime, perdure.ListOptions{After: "zzzz"})
+		check("behind a wrong cursor", k.Runtime, perdure.ListOptions{After: "czzzz"})
 
 		var paged []string
 		after := ""
@@ -387,8 +387,7 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 				break
 			}
 			paged, after = append(paged, page...), last.Cursor
-			// What arrives in the meantime is queued after it, and changes
-			// nothing.
+			// What begins in the meantime is newer, and changes nothing.
 			k.MustStart(perdure.StartRequest{Thread: fmt.Sprint("new", len(paged)), Flow: "idle", Input: ""})
 			time.Sleep(time.Second)
 		}

@@ -30,6 +30,8 @@ var families = []struct {
 	{"pin/", copied},             // forks and children
 	{"gate/", copied},            // erases under way
 	{"import/", copied},          // imports under way: upkeep finishes or drops them
+	{"index/", copied},           // what lists find threads by
+	{"perdure/index", copied},
 	{"snapshot/", copied},
 	{"blob/", copied},
 	{"upload/", copied}, // files that belong to no thread yet

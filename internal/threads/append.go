@@ -41,6 +41,10 @@ func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, da
 		if err != nil {
 			return err
 		}
+		cells, err := c.fit(ctx, cells, store.MaxWrites-len(hints))
+		if err != nil {
+			return err
+		}
 		_, err = store.AppendWith(ctx, c.Store, store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)})
 		if err == nil {
 			return nil
@@ -50,6 +54,29 @@ func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, da
 		}
 		return fault.IfDropped(name, err)
 	}
+}
+
+// fit returns cells without those of the index for which a batch has no room. It
+// writes those that would be added, and leaves those that would be removed: the
+// index may have more cells than it should, but not fewer.
+func (c *Threads) fit(ctx context.Context, cells []store.Write, room int) ([]store.Write, error) {
+	if len(cells) <= room {
+		return cells, nil
+	}
+	cells = slices.Clone(cells)
+	for i := len(cells) - 1; i >= 0 && len(cells) > room; i-- {
+		w := cells[i]
+		if !IsIndex(w.Key) {
+			continue
+		}
+		if !w.Remove {
+			if err := c.index(ctx, []string{w.Key}); err != nil {
+				return nil, err
+			}
+		}
+		cells = slices.Delete(cells, i, i+1)
+	}
+	return cells, nil
 }
 
 // hints returns the writes that announce work for flows, which the entry about
@@ -99,8 +126,25 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	if err != nil || json.Unmarshal(cell.Value, &was) != nil || was.Seq > s.Seq {
 		return nil, false
 	}
+	if !was.Indexed || len(was.Pending) > 0 {
+		return nil, false
+	}
+	s.replaces(was)
 	value, err := json.Marshal(s)
-	return []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}, err == nil
+	if err != nil {
+		return nil, false
+	}
+	cells = []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}
+	added, gone := c.changedKeys(name, was, s)
+	for _, key := range added {
+		cells = append(cells, indexWrite(key))
+	}
+	for _, key := range gone {
+		if cell, err := c.Store.Get(ctx, key); err == nil {
+			cells = append(cells, store.Write{Key: key, Prev: cell.Version, Remove: true, Optional: true})
+		}
+	}
+	return cells, true
 }
 
 // foresee returns the summary that a thread will have after entries.
@@ -117,15 +161,26 @@ func foresee(t *journal.Thread, entries []journal.Entry) (Summary, error) {
 // firstSummary returns the write of the summary of a thread that begins with
 // entries. A store without batches writes the summary first, so that lists are
 // complete, and in a form that does not say that the entries exist.
-func firstSummary(name string, entries []journal.Entry) (store.Write, error) {
+func (c *Threads) firstSummary(name string, entries []journal.Entry) ([]store.Write, error) {
 	s, err := foresee(journal.NewThread(), entries)
 	if err != nil {
-		return store.Write{}, err
+		return nil, err
 	}
+	s.replaces(Summary{})
 	value, err := json.Marshal(s)
 	if err != nil {
-		return store.Write{}, err
+		return nil, err
 	}
 	ahead, err := json.Marshal(Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Created: s.Created})
-	return store.Write{Key: JournalKey(name), Value: value, Ahead: ahead}, err
+	if err != nil {
+		return nil, err
+	}
+	cells := []store.Write{{Key: JournalKey(name), Value: value, Ahead: ahead}}
+	if !c.batches { // as EnsureSummary does
+		return []store.Write{{Key: c.allKey(name), Value: indexMark}, cells[0]}, nil
+	}
+	for _, key := range c.indexKeys(name, s) {
+		cells = append(cells, indexWrite(key))
+	}
+	return cells, nil
 }

@@ -3,10 +3,8 @@ package threads
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -33,20 +31,14 @@ func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 
 // MarkDamaged makes lists show that a thread is damaged. It is a hint: whoever
 // writes the next summary has read the thread, and overwrites it.
-func (c *Threads) MarkDamaged(ctx context.Context, o *Opened) {
-	_, _ = store.Update(ctx, store.Derived(c.Store), JournalKey(o.Name), func(old store.Cell) ([]byte, error) {
-		var s Summary
-		if old.Version == "" {
-			return nil, ErrNothing
-		}
-		if json.Unmarshal(old.Value, &s) != nil {
+func (c *Threads) MarkDamaged(ctx context.Context, o *Opened) error {
+	return c.replaceSummary(ctx, o.Name, func(s Summary, known bool) (Summary, bool) {
+		if !known {
 			s = summaryOf(o.Thread)
 		}
-		if s.ID == "" || s.Status == statusDamaged {
-			return nil, ErrNothing
-		}
+		changes := s.ID != "" && (s.Status != statusDamaged || !s.Indexed)
 		s.Status = statusDamaged
-		return json.Marshal(s)
+		return s, changes
 	})
 }
 
@@ -58,54 +50,11 @@ func IsDamage(err error) bool {
 // Unreadable begins the diff of a run that a damaged value blocks.
 const Unreadable = "a recorded value cannot be read: "
 
-// mendSummaries rebuilds the damaged summaries of a tenant, given the damage that
-// listing them has found. It returns the rebuilt summaries and the damage that
-// remains.
-func (r *Tenant) mendSummaries(ctx context.Context, prefix, after string, damage error) (mended []listed, err error) {
-	r.All.mu.Lock()
-	text, hopeless := damage.Error(), r.All.unmended[prefix] == damage.Error()
-	r.All.mu.Unlock()
-	damage = fmt.Errorf("%w: %w", fault.ErrCorrupt, damage)
-	if hopeless {
-		return nil, damage
-	}
-	for key, err := range r.All.Store.Journals(ctx, max(prefix, after)) {
-		if errors.Is(err, store.ErrCorrupt) || err == nil && !strings.HasPrefix(key, prefix) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if _, err := r.All.Store.Get(ctx, key); !errors.Is(err, store.ErrCorrupt) {
-			continue
-		}
-		name := strings.TrimPrefix(key, JournalKey(""))
-		if s := r.All.refined(ctx, name, Summary{}); s.ID != "" {
-			mended = append(mended, listed{s, name, strings.TrimPrefix(key, prefix)})
-		}
-	}
-	if len(mended) > 0 {
-		r.All.Log.Warn("damaged thread summaries were rebuilt", "threads", len(mended), "error", damage)
-		damage = nil
-		for _, err := range r.All.Store.List(ctx, prefix, after) {
-			damage = err
-		}
-		if errors.Is(damage, store.ErrCorrupt) {
-			damage = fmt.Errorf("%w: %w", fault.ErrCorrupt, damage)
-		}
-		return mended, damage
-	}
-	r.All.mu.Lock()
-	r.All.unmended[prefix] = text // so that the next list does not try again
-	r.All.mu.Unlock()
-	return nil, damage
-}
-
 // MendID rewrites the damaged cell that maps an id to its thread, and returns the
 // thread's name. It fails unless exactly one listed thread has the id.
 func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, error) {
 	found := ""
-	for s, err := range (&Tenant{All: r.All, Name: r.Name, Part: r.Part}).Summaries(ctx, "") {
+	for s, err := range (&Tenant{All: r.All, Name: r.Name, Part: r.Part}).Select(ctx, Query{}, "") {
 		if err != nil && !IsDamage(err) {
 			return "", err
 		}

@@ -39,20 +39,20 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 		if _, err := k.Create(t.Context(), perdure.CreateRequest{Thread: "c"}); err != nil {
 			t.Fatal(err)
 		}
-		expect("all", perdure.ListOptions{}, "a", "b", "c")
+		expect("all", perdure.ListOptions{}, "c", "b", "a")
 		expect("since the very moment", perdure.ListOptions{Updated: middle}, "c")
 		expect("since a moment later", perdure.ListOptions{Updated: middle.Add(time.Microsecond)})
 		expect("with asks", perdure.ListOptions{Asks: true}, "b")
 		time.Sleep(time.Hour)
 		title := "new"
 		kit.WantErr(t, "metadata", k.SetMetadata(t.Context(), "a", &title, nil, perdure.Note{}), nil)
-		expect("with what changed", perdure.ListOptions{Updated: middle}, "a", "c")
+		expect("with what changed", perdure.ListOptions{Updated: middle}, "c", "a")
 		expect("both", perdure.ListOptions{Updated: middle, Asks: true})
 		kit.WantErr(t, "answer", k.AnswerAsk(open.ID, perdure.Answer{Value: "x"}), nil)
 		k.WaitFor("b", perdure.Succeeded)
 		synctest.Wait()
 		expect("without asks", perdure.ListOptions{Asks: true})
-		expect("all that changed", perdure.ListOptions{Updated: middle, Limit: 2}, "a", "b")
+		expect("all that changed", perdure.ListOptions{Updated: middle, Limit: 2}, "c", "b")
 	})
 }
 

@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
+	"maps"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -29,12 +32,81 @@ type Summary struct {
 	Rough   bool           `json:"rough,omitempty"` // not written from the thread itself yet
 	Parent  string         `json:"parent,omitempty"`
 	Import  bool           `json:"import,omitempty"`
-	Moved   string         `json:"moved,omitempty"` // the store where it continues
+
+	Meta  map[string]string `json:"meta,omitempty"`  // what threads are found by
+	Waits *Waits            `json:"waits,omitempty"` // for people, if it has open asks
+	Spent map[string]int64  `json:"spent,omitempty"` // when its status last changed
+
+	// Of the index, see index.go.
+	Indexed   bool     `json:"ix,omitempty"` // it has the cells that follow from this summary
+	StatusSeq uint64   `json:"ss,omitempty"` // numbers of keys
+	MetaSeq   uint64   `json:"ms,omitempty"`
+	Pending   []string `json:"pe,omitempty"` // cells that may be written before the next summary
+	Gone      []string `json:"go,omitempty"` // cells that are to be removed
+
+	Moved string `json:"moved,omitempty"` // the store where it continues
+}
+
+// Waits is what the open asks of a thread have in common.
+type Waits struct {
+	Opened  int64    `json:"opened"`        // the first of them
+	Expires int64    `json:"expires"`       // the first that does, or neverExpires
+	Who     []string `json:"who,omitempty"` // who may answer one of them, "" for anyone
+}
+
+const (
+	neverExpires = math.MaxInt64
+	maxWho       = 8
+)
+
+func (w *Waits) equal(other *Waits) bool {
+	if w == nil || other == nil {
+		return w == other
+	}
+	return w.Opened == other.Opened && w.Expires == other.Expires && slices.Equal(w.Who, other.Who)
+}
+
+// Times returns when the first ask was opened and when the first expires, each zero
+// if there is none.
+func (w *Waits) Times() (opened, expires time.Time) {
+	if w == nil {
+		return opened, expires
+	}
+	if w.Expires != neverExpires {
+		expires = clock.Stamp(w.Expires)
+	}
+	return clock.Stamp(w.Opened), expires
+}
+
+// waitsOf returns what the open asks of a thread have in common, nil if it has none.
+func waitsOf(t *journal.Thread) *Waits {
+	var w *Waits
+	for a := range t.AllOpenAsks() {
+		if w == nil {
+			w = &Waits{Opened: a.Time, Expires: neverExpires}
+		}
+		w.Opened = min(w.Opened, a.Time)
+		if a.Due != 0 {
+			w.Expires = min(w.Expires, a.Due)
+		}
+		if who := a.Question.Who; len(who) > 0 {
+			w.Who = append(w.Who, who...)
+		} else {
+			w.Who = append(w.Who, "")
+		}
+	}
+	if w != nil {
+		slices.Sort(w.Who)
+		if w.Who = slices.Compact(w.Who); len(w.Who) > maxWho {
+			w.Who = []string{""} // a reader of the thread sees who
+		}
+	}
+	return w
 }
 
 func summaryOf(t *journal.Thread) Summary {
 	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq, Asks: t.OpenAsks(), Moved: t.Moved}
-	s.Import = t.Import != nil
+	s.Import, s.Meta, s.Waits, s.Spent = t.Import != nil, indexedMeta(t), waitsOf(t), maps.Clone(t.Spent)
 	if t.Parent != nil {
 		s.Parent = t.Parent.Thread
 	}
@@ -64,34 +136,80 @@ func (c *Threads) ReadSummary(ctx context.Context, name string) (s Summary, err 
 
 // shows reports whether two summaries differ at most in when the thread changed.
 func (s Summary) shows(other Summary) bool {
-	s.Updated, s.Seq = other.Updated, other.Seq
-	return s == other
+	return s.ID == other.ID && s.User == other.User && s.Title == other.Title && s.Flow == other.Flow && s.Status == other.Status &&
+		s.Created == other.Created && s.Asks == other.Asks && s.From == other.From && s.Rough == other.Rough && s.Parent == other.Parent &&
+		s.Import == other.Import && s.Moved == other.Moved && maps.Equal(s.Meta, other.Meta) && s.Waits.equal(other.Waits)
 }
 
 // Summarise brings a thread's summary up to date. It does not create a missing
 // one, since that means that the thread was erased.
 func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
-	s := summaryOf(o.Thread)
-	_, err := store.Update(ctx, store.Derived(c.Store), JournalKey(o.Name), func(old store.Cell) ([]byte, error) {
-		var was Summary
-		if old.Version == "" {
-			return nil, ErrNothing
-		}
-		known := json.Unmarshal(old.Value, &was) == nil
+	err := c.replaceSummary(ctx, o.Name, func(was Summary, known bool) (Summary, bool) {
+		s := summaryOf(o.Thread)
 		s.Moved = cmp.Or(s.Moved, was.Moved) // a migration says so, and it stays so
 		// A foreseen summary of the same sequence may be wrong.
-		if known && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s)) && !was.Rough && was.Status != statusDamaged {
-			return nil, ErrNothing
-		}
-		return json.Marshal(s)
+		same := known && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s) && was.Indexed) && !was.Rough && was.Status != statusDamaged
+		return s, !same
 	})
-	if errors.Is(err, ErrNothing) {
-		return nil
-	}
 	if err != nil {
-		c.Log.Debug("writing a summary", "thread", s.ID, "error", err)
+		c.Log.Debug("writing a summary", "thread", o.Thread.ID, "error", err)
 	}
 	return err
+}
+
+// replaceSummary replaces the summary of a thread by what change returns for it,
+// unless that is false, and brings the index up to date, see index.go. Known is
+// false if the summary cannot be read.
+func (c *Threads) replaceSummary(ctx context.Context, name string, change func(was Summary, known bool) (Summary, bool)) error {
+	var written []string
+	for {
+		var added, gone []string
+		announced := false // that the added cells may be written
+		_, err := store.Update(ctx, store.Derived(c.Store), JournalKey(name), func(old store.Cell) ([]byte, error) {
+			if old.Version == "" { // erased
+				added, gone = nil, written
+				return nil, ErrNothing
+			}
+			var was Summary
+			known := json.Unmarshal(old.Value, &was) == nil
+			s, changes := change(was, known)
+			if !changes {
+				added, gone = nil, nil
+				return nil, ErrNothing
+			}
+			s.replaces(was)
+			added, gone = c.changedKeys(name, was, s)
+			added = without(added, written)
+			if announced = len(without(added, was.Pending)) == 0; !announced {
+				if !known {
+					was = s
+					was.Indexed, was.Rough = false, true
+				}
+				was.Pending = append(was.Pending, without(added, was.Pending)...)
+				return json.Marshal(was)
+			}
+			if len(added) > 0 {
+				return nil, ErrNothing
+			}
+			s.Gone = gone
+			return json.Marshal(s)
+		})
+		if err != nil && !errors.Is(err, ErrNothing) {
+			return err
+		}
+		if len(added) == 0 {
+			return c.unindex(ctx, gone)
+		}
+		if err := c.index(ctx, added); err != nil {
+			return err
+		}
+		written = append(written, added...)
+	}
+}
+
+// without returns the keys that are not among others.
+func without(keys, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(others, key) })
 }
 
 // MarkMoved makes the summaries of a store that has moved to another one say so.
@@ -131,9 +249,12 @@ const movedPage = 256
 
 // EnsureSummary creates the summary of a thread that is about to begin, unless it
 // exists. It replaces a damaged one by a rough one, so that the next list reads the
-// thread.
+// thread. Until it is summarised, only lists of all threads find it.
 func (c *Threads) EnsureSummary(ctx context.Context, name string, s Summary) error {
 	value, err := json.Marshal(s)
+	if err == nil {
+		err = c.index(ctx, []string{c.allKey(name)})
+	}
 	if err == nil {
 		_, err = c.Ensure(ctx, JournalKey(name), value)
 	}
@@ -160,85 +281,8 @@ type listed struct {
 	Cursor string // the list continues after it
 }
 
-// Summaries yields the summaries of the tenant's threads that have begun, oldest
-// first, after a cursor unless that is "".
-func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed, error] {
-	return func(yield func(listed, error) bool) {
-		prefix := JournalKey(r.Part) + "."
-		after := ""
-		if cursor != "" {
-			after = prefix + cursor
-		}
-		for cell, err := range r.All.Store.List(ctx, prefix, after) {
-			if errors.Is(err, store.ErrCorrupt) {
-				var mended []listed
-				mended, err = r.mendSummaries(ctx, prefix, after, err)
-				for _, s := range mended {
-					s.Cursor = max(s.Cursor, cursor)
-					if !yield(s, nil) {
-						return
-					}
-				}
-				if err == nil {
-					return
-				}
-			}
-			if err != nil {
-				yield(listed{}, err)
-				return
-			}
-			s := listed{name: strings.TrimPrefix(cell.Key, JournalKey("")), Cursor: strings.TrimPrefix(cell.Key, prefix)}
-			cursor = s.Cursor
-			if err := json.Unmarshal(cell.Value, &s.Summary); err != nil {
-				s.ID = "?"
-			}
-			if s.Seq == 0 {
-				begun, err := r.All.Begun(ctx, cell.Key)
-				switch {
-				case errors.Is(err, store.ErrDropped):
-					// A start wrote it after the thread was erased, and died.
-					_ = r.All.Store.Delete(ctx, cell.Key, cell.Version)
-					continue
-				case errors.Is(err, store.ErrCorrupt):
-					s.Status = statusDamaged
-				case err != nil:
-					yield(listed{}, err)
-					return
-				case !begun:
-					continue // its first entry was never written
-				}
-			}
-			if s.Rough {
-				s.Summary = r.All.refined(ctx, s.name, s.Summary)
-			}
-			if s.Seq == 0 { // written ahead of the first entry
-				s.Status = cmp.Or(s.Status, journal.StatusQueued)
-			}
-			if !yield(s, nil) {
-				return
-			}
-		}
-	}
-}
-
 // Changed returns when a thread last changed, as far as its summary tells.
 func (s Summary) Changed() int64 { return max(s.Updated, s.Created) }
-
-// refined replaces a rough summary by one written from the thread.
-func (c *Threads) refined(ctx context.Context, name string, s Summary) Summary {
-	o, err := c.Read(ctx, name)
-	if errors.Is(err, fault.ErrCorrupt) {
-		if s.ID == "" {
-			s = summaryOf(o.Thread)
-		}
-		s.Status = statusDamaged
-	}
-	if err != nil || o.Thread.Seq == 0 {
-		return s
-	}
-	_ = c.Summarise(ctx, o) // if it fails, the next list reads the thread again
-	return summaryOf(o.Thread)
-}
 
 // Begun reports whether a journal has an entry.
 func (c *Threads) Begun(ctx context.Context, journal string) (bool, error) {

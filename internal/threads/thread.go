@@ -378,11 +378,11 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 		if t.Seq > 0 {
 			cells, _ = c.Foreseen(ctx, o.Name, t, entries)
 		} else if first != nil {
-			summary, err := firstSummary(o.Name, entries)
+			summary, err := c.firstSummary(o.Name, entries)
 			if err != nil {
 				return nil, err
 			}
-			cells = append(slices.Clone(first), summary)
+			cells = slices.Concat(first, summary)
 		}
 		switch err := c.Append(ctx, o.Name, t, data, flows, cells...); {
 		case err == nil:

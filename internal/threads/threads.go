@@ -42,10 +42,10 @@ type Threads struct {
 	folds   folds // of threads without active runs
 	active  folds // of threads with active runs
 
-	mu       sync.Mutex
-	unmoved  time.Time         // when the store was last seen not to have moved
-	roots    map[string]Root   // of forks
-	unmended map[string]string // damage that could not be repaired, by prefix of a tenant's summaries
+	mu      sync.Mutex
+	unmoved time.Time       // when the store was last seen not to have moved
+	roots   map[string]Root // of forks
+	indexed bool            // all threads are in the index
 }
 
 // SaltCell is the key of the cell with the secret that keys the hashes in names.
@@ -72,7 +72,7 @@ func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Du
 		return nil, err
 	}
 	restored, err := ReadRestored(ctx, s)
-	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, restored: restored.ID, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, restored: restored.ID, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}}, err
 }
 
 // Logged reports whether err comes from a store whose failures the runtime logs

@@ -56,7 +56,7 @@ func (c *Threads) BeginIn(ctx context.Context, tx store.Tx, name string, cells [
 	if err != nil {
 		return nil, err
 	}
-	summary, err := firstSummary(name, entries)
+	summary, err := c.firstSummary(name, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,11 @@ func (c *Threads) BeginIn(ctx context.Context, tx store.Tx, name string, cells [
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.Commit(ctx, store.Batch{Journal: JournalKey(name), Entries: data, Cells: slices.Concat(cells, []store.Write{summary}, hints)})
+	cells, err = c.fit(ctx, slices.Concat(cells, summary), store.MaxWrites-len(hints))
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Commit(ctx, store.Batch{Journal: JournalKey(name), Entries: data, Cells: slices.Concat(cells, hints)})
 	if errors.Is(err, store.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
 	}

@@ -78,7 +78,11 @@ func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
 				return err
 			}
 		}
-		if err := b.goOn(err); err != nil || !more {
+		if err := b.goOn(err); err != nil {
+			return err
+		}
+		if !more {
+			_, err := b.threads.SweepIndex(ctx)
 			return err
 		}
 	}
@@ -123,7 +127,7 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		return err
 	} else if done {
 		b.found.Threads++
-		return nil
+		return b.rebuildIndex(ctx, name)
 	}
 	o, err := b.threads.Read(ctx, name)
 	tenant, idCell := b.threads.Tenant(o.Thread.Tenant), ""
@@ -168,7 +172,10 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 	b.found.Threads++
 	// A thread that cannot be read, or needs a newer version, is listed all the
 	// same.
-	if err := b.rebuildSummary(ctx, o, s, there); err != nil || idle {
+	if err := b.rebuildSummary(ctx, o, s, there); err != nil {
+		return err
+	}
+	if err := b.rebuildIndex(ctx, name); err != nil || idle {
 		return err
 	}
 	return b.rebuildHints(ctx, o)
@@ -243,7 +250,7 @@ func (b *rebuilder) rebuildSummary(ctx context.Context, o *threads.Opened, s thr
 		}
 		gone, err := b.threads.IsErased(ctx, o.Name)
 		if gone {
-			return b.threads.Remove(ctx, threads.JournalKey(o.Name), "")
+			return b.threads.RemoveSummary(ctx, o.Name)
 		}
 		if err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return err
@@ -251,6 +258,15 @@ func (b *rebuilder) rebuildSummary(ctx context.Context, o *threads.Opened, s thr
 	}
 	b.found.Summaries++
 	return b.threads.Summarise(ctx, o)
+}
+
+// rebuildIndex makes sure that lists find a thread.
+func (b *rebuilder) rebuildIndex(ctx context.Context, name string) error {
+	missing, err := b.threads.CompleteIndexed(ctx, name)
+	if missing > 0 {
+		b.found.Summaries++
+	}
+	return err
 }
 
 // rebuildHints makes sure that workers look at a thread when it is due.

@@ -2,6 +2,7 @@ package upkeep_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -156,11 +157,32 @@ func suspends(k *kit.Kit, thread string) {
 
 // TestRebuildRestoresWhatWasThere loses all hints, alarms and summaries of
 // threads of every status, and gets exactly those back.
+// holdings is kit.Holdings without the numbers of keys in the index, which a summary
+// that is written anew may change.
+func holdings(t *testing.T, s store.Store) map[string]string {
+	all := map[string]string{}
+	for key, value := range kit.Holdings(t, s) {
+		if parts := strings.Split(key, "."); strings.HasPrefix(key, "index/") && len(parts) > 1 {
+			key = strings.Join(parts[:len(parts)-1], ".")
+		}
+		var summary map[string]any
+		if strings.HasPrefix(key, "thread/") {
+			kit.NoErr(t, json.Unmarshal([]byte(value), &summary))
+			for _, field := range []string{"ss", "ms", "go"} {
+				delete(summary, field)
+			}
+			value = fmt.Sprint(summary)
+		}
+		all[key] = value
+	}
+	return all
+}
+
 func TestRebuildRestoresWhatWasThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		town(t, s)
-		before, held := hintsOf(t, s), kit.Holdings(t, s)
+		before, held := hintsOf(t, s), holdings(t, s)
 		idle := &kit.Kit{Runtime: kit.Runtime(t, s, perdure.Options{}), T: t, Store: s}
 		loseHints(t, s)
 		got := idle.MustRebuild()
@@ -181,9 +203,9 @@ func TestRebuildRestoresWhatWasThere(t *testing.T) {
 		if want.Summaries != want.Threads || want.Hints < 6 {
 			t.Errorf("the town is too small: %+v", want)
 		}
-		after := kit.Holdings(t, s)
+		after := holdings(t, s)
 		for key := range after {
-			if after[key] != held[key] && !strings.Contains(held[key], `"status":"running"`) { // of the child whose worker died
+			if after[key] != held[key] && !strings.Contains(held[key], `status:running`) { // of the child whose worker died
 				t.Errorf("%s was %s and is %s", key, held[key], after[key])
 			}
 			delete(held, key)

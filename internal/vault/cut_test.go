@@ -152,7 +152,7 @@ func TestArchiveCutOff(t *testing.T) {
 			_, err := rt.Rebuild(t.Context())
 			kit.NoErr(t, err)
 			if !whole(t, rt, "f", files["f"]) {
-				if got := cellsOf(t, s); got != "map[cell archived:1 cell blob:2 cell gate:1 cell id:2 cell pin:1 cell thread:1 journal thread:1]" {
+				if got := cellsOf(t, s); got != "map[cell archived:1 cell blob:2 cell gate:1 cell id:2 cell index:3 cell pin:1 cell thread:1 journal thread:1]" {
 					t.Errorf("the store holds %s", got)
 				}
 				mustRestore(t, rt, "f")

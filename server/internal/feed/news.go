@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -170,7 +171,7 @@ func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 		}
 		delete(gone, sum.ID)
 		before, there := known[sum.ID]
-		if there && before == sum {
+		if there && reflect.DeepEqual(before, sum) {
 			continue
 		}
 		if there && before.Cursor != sum.Cursor { // another thread with the id of an erased one
