@@ -129,7 +129,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 // Events yields the events of a thread in order, each once: the existing ones, and
 // then new ones as any process appends them, until the context ends. After an
 // error it yields nothing more; it is ErrErased if the thread is erased in the
-// meantime. A thread that has moved to another store has the event moved as its last,
+// meantime, and ErrArchived if it is archived. A thread that has moved to another store has the event moved as its last,
 // for every Run, and then a [MovedError]; with Replay there is no error.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -147,6 +147,10 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 		if err != nil {
 			yield(Event{}, err)
 			return
+		}
+		each := yield
+		yield = func(e Event, err error) bool { // its journal may be gone when this is the next to look
+			return each(e, r.core.threads.IfArchived(ctx, threads.Empty(name), err))
 		}
 		if err := r.core.threads.CheckErased(ctx, name); err != nil {
 			yield(Event{}, err)
@@ -255,6 +259,9 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 	}
 	f.seq, f.head = e.Seq, e.Hash
 	if e.Kind == journal.Erased {
+		if b, err := e.Read(); err == nil && b.Name == journal.ToArchive {
+			return Event{}, &fault.ArchivedError{Thread: f.thread, At: clock.Stamp(e.Time)}
+		}
 		return Event{}, &fault.ErasedError{Thread: f.thread}
 	}
 	if e.Kind == journal.Queued || e.Kind == journal.Moved {

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/agent/memory"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
@@ -29,7 +31,9 @@ type Problem struct {
 	Run     string   `json:"run,omitempty" jsonschema:"the run that it is about, such as the one that keeps a thread busy"`
 	Seq     *uint64  `json:"seq,omitempty" jsonschema:"the thread's current sequence, where If-Match named another"`
 	Version string   `json:"version,omitempty" jsonschema:"the current version of a value, where If-Match named another"`
-	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased"`
+	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased or archived"`
+
+	At *time.Time `json:"at,omitempty" jsonschema:"when the thread was archived"`
 }
 
 // Error returns the detail, or the title without one.
@@ -45,6 +49,12 @@ func (p *Problem) Unwrap() error {
 		e := &perdure.StaleError{Thread: p.Thread}
 		if p.Seq != nil {
 			e.Seq = *p.Seq
+		}
+		return e
+	case "archived":
+		e := &perdure.ArchivedError{Thread: p.Thread}
+		if p.At != nil {
+			e.At = *p.At
 		}
 		return e
 	case "pinned":
@@ -125,6 +135,8 @@ var kinds = []kind{
 	{"no-memory", http.StatusNotFound, memory.ErrNotFound},
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},
 	{"no-upload", http.StatusNotFound, perdure.ErrNoUpload},
+	{"archived", http.StatusGone, perdure.ErrArchived},
+	{"thawing", http.StatusConflict, archive.ErrThawing},
 	{"erased", http.StatusGone, perdure.ErrErased},
 	{"restored", http.StatusGone, perdure.ErrRestored},
 	{"ask-over", http.StatusGone, perdure.ErrAskOver},
@@ -211,6 +223,8 @@ func ProblemOf(err error) *Problem {
 		p.Thread, p.Seq = stale.Thread, &stale.Seq
 	} else if pinned, ok := errors.AsType[*perdure.PinnedError](err); ok {
 		p.Thread, p.Pins = pinned.Thread, pinned.By
+	} else if away, ok := errors.AsType[*perdure.ArchivedError](err); ok {
+		p.Thread, p.At = away.Thread, &away.At
 	} else if conflict, ok := errors.AsType[*memory.ConflictError](err); ok {
 		p.Version = conflict.Version
 	}

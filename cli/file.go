@@ -212,7 +212,7 @@ func eraseCommand(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Thread = args[0]
 			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				if _, err := l.Client.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1}); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
+				if _, err := l.Client.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1}); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) && !errors.Is(err, perdure.ErrArchived) {
 					return err
 				}
 				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for good"); err != nil {

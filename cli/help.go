@@ -41,7 +41,7 @@ var groups = []struct{ id, title, commands string }{
 	{"look", "Look:", "threads show postmortem events state diff"},
 	{"control", "Control runs:", "signal pause resume cancel retry fork rewind bulk"},
 	{"people", "People:", "asks answer rules"},
-	{"data", "Data:", "memory upload bundle export import verify erase"},
+	{"data", "Data:", "memory upload bundle export import verify archive unarchive archived erase"},
 	{"operate", "Operate:", "serve worker workers flows token doctor bench backup restore migrate"},
 	{"more", "More:", "completion help version exit-codes"},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/credentials"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
@@ -41,7 +42,11 @@ func served(t testing.TB) *place {
 	t.Helper()
 	s := memstore.New()
 	p := &place{t: t, flows: testFlows()}
-	rt, err := perdure.New(t.Context(), s, perdure.Options{}, p.flows...)
+	kept, err := archive.Dir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := perdure.New(t.Context(), s, perdure.Options{Archive: kept}, p.flows...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,6 +142,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.conn.Server, "server", a.term.Env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
 	flags.StringVar(&a.conn.Store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
+	flags.StringVar(&a.conn.Archive, "archive", a.term.Env("PERDURE_ARCHIVE"), "URL of the archive of a store, such as file:DIR ($PERDURE_ARCHIVE)")
 	flags.StringVar(&a.conn.Token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.conn.By, "by", "", "who you are, where no token says so")
 	flags.Lookup("store").DefValue = link.WithoutPassword(a.conn.Store) // help prints it
@@ -176,7 +177,7 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	bulkCommand, asksCommand, answerCommand, rulesCommand,
-	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
+	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand,
 	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }

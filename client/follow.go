@@ -239,6 +239,8 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 		if seq, _, _, _ := api.EventID(m.ID).Parse(); seq > f.seq {
 			return bad("the run is done at %d", seq)
 		}
+	case m.Kind == "erased" && isArchived(m.Data):
+		return Update{}, &finalError{fmt.Errorf("%w: %s", perdure.ErrArchived, f.thread)}
 	case m.Kind == "erased":
 		return Update{}, &finalError{fmt.Errorf("%w: %s", perdure.ErrErased, f.thread)}
 	case m.Kind == api.KindCorrupt:

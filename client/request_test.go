@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/store"
@@ -267,12 +268,13 @@ func TestAnswersOfOtherServersAreNamed(t *testing.T) {
 }
 
 func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
-	seq := uint64(7)
+	const seven = 7
+	seq := uint64(seven)
 	errs := map[string]error{
 		"unauthorized": api.ErrUnauthorized, "scope": api.ErrScope, "origin": api.ErrOrigin, "not-found": api.ErrNotFound, "method": api.ErrMethod,
 		"media-type": api.ErrMedia, "body-too-large": api.ErrBodyTooLarge, "body": api.ErrBody, "too-many": api.ErrTooMany, "overloaded": api.ErrOverloaded, "stopping": api.ErrStopping,
 		"no-thread": perdure.ErrNoThread, "no-run": perdure.ErrRunNotFound, "no-ask": perdure.ErrNoAsk, "no-bulk": perdure.ErrNoBulk, "no-flow": perdure.ErrNoFlow,
-		"no-memory": memory.ErrNotFound, "erased": perdure.ErrErased, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
+		"no-memory": memory.ErrNotFound, "erased": perdure.ErrErased, "archived": perdure.ErrArchived, "thawing": archive.ErrThawing, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
 		"answer": perdure.ErrAnswer, "forbidden": perdure.ErrForbidden, "busy": perdure.ErrBusy, "queue-full": perdure.ErrQueueFull,
 		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,
 		"stale": perdure.ErrStale, "version": memory.ErrConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
@@ -290,9 +292,10 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				told := api.ProblemOf(map[string]error{
-					"busy":   &perdure.BusyError{Thread: "t", Run: "r"},
-					"stale":  &perdure.StaleError{Thread: "t", Seq: seq},
-					"pinned": &perdure.PinnedError{Thread: "t", By: []string{"a", "b"}},
+					"busy":     &perdure.BusyError{Thread: "t", Run: "r"},
+					"stale":    &perdure.StaleError{Thread: "t", Seq: seq},
+					"archived": &perdure.ArchivedError{Thread: "t", At: time.Unix(seven, 0)},
+					"pinned":   &perdure.PinnedError{Thread: "t", By: []string{"a", "b"}},
 				}[p.Kind()])
 				if told.Kind() == "internal" {
 					told = api.ProblemOf(fmt.Errorf("what happened: %w", want))
@@ -315,6 +318,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 			var busy *perdure.BusyError
 			var stale *perdure.StaleError
 			var pinned *perdure.PinnedError
+			var away *perdure.ArchivedError
 			switch p.Kind() {
 			case "busy":
 				if !errors.As(err, &busy) || busy.Run != "r" || busy.Thread != "t" {
@@ -323,6 +327,10 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 			case "stale":
 				if !errors.As(err, &stale) || stale.Seq != seq || stale.Thread != "t" {
 					t.Errorf("%v", stale)
+				}
+			case "archived":
+				if !errors.As(err, &away) || away.Thread != "t" || away.At.Unix() != seven {
+					t.Errorf("%v", away)
 				}
 			case "pinned":
 				if !errors.As(err, &pinned) || len(pinned.By) != 2 || pinned.Thread != "t" {

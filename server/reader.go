@@ -360,6 +360,9 @@ func (rd *reader) end(err error) {
 	case errors.Is(err, perdure.ErrErased):
 		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Time: time.Now().UTC()}
 		_ = rd.encode("", gone.Kind, gone)
+	case errors.Is(err, perdure.ErrArchived):
+		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Name: "archive", Time: time.Now().UTC()}
+		_ = rd.encode("", gone.Kind, gone)
 	case errors.Is(err, perdure.ErrCorrupt):
 		// Reconnecting would change nothing.
 		_ = rd.encode("", api.KindCorrupt, api.ProblemOf(err))

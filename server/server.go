@@ -129,6 +129,7 @@ func (s *Server) routes() {
 	s.askRoutes()
 	s.memoryRoutes()
 	s.uploadRoutes()
+	s.archiveRoutes()
 	s.systemRoutes()
 	s.backupRoutes()
 	s.tokenRoutes()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -56,7 +57,8 @@ func NewOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow)
 // nobody reaches.
 func Start(t testing.TB, s store.Store, o server.Options, work bool, flows ...perdure.Flow) *Site {
 	t.Helper()
-	rt := Must(perdure.New(t.Context(), s, perdure.Options{}, flows...))(t)
+	place := Must(archive.Dir(t.TempDir()))(t)
+	rt := Must(perdure.New(t.Context(), s, perdure.Options{Archive: place}, flows...))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	if work {

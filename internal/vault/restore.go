@@ -2,6 +2,7 @@ package vault
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ import (
 //  4. the cell says that the thread is restored, which decides it, and the cell of
 //     the id leads to it again.
 func (v *Vault) Restore(ctx context.Context, id string, remove bool) (*threads.Archived, error) {
-	if err := v.check(); err != nil {
+	if err := v.check(ctx, id); err != nil {
 		return nil, err
 	}
 	if err := v.threads.CheckMoved(ctx); err != nil {
@@ -79,13 +80,13 @@ func (v *Vault) restore(ctx context.Context, id string) (*threads.Archived, erro
 	}
 	o, err := v.fill(ctx, a)
 	if err != nil {
-		if errors.Is(err, store.ErrConflict) || threads.IsGone(err) {
-			return nil, errAgain // another process writes the same, or has given up
+		if errors.Is(err, store.ErrConflict) || threads.IsGone(err) { // another process writes the same, or has given up
+			return nil, v.again(ctx, a)
 		}
 		// Even if the context has ended.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("perdure: restoring thread %s: %w", id, err), v.unfill(clean, a))
+		return nil, v.unfill(clean, a, fmt.Errorf("perdure: restoring thread %s: %w", id, err))
 	}
 	return v.show(ctx, a, o)
 }
@@ -181,20 +182,46 @@ func (w *filler) flush(ctx context.Context) error {
 	return fault.IfDropped(w.name, err)
 }
 
-// unfill gives up a restore, unless it is complete, and removes what was written.
-func (v *Vault) unfill(ctx context.Context, a *threads.Archived) error {
-	now, err := v.threads.UpdateArchived(ctx, a.From, func(now *threads.Archived) (*threads.Archived, error) {
-		if now == nil || now.State != threads.Restoring || now.Name != a.Name {
+// unfill gives up a restore that failed, and removes what was written. It returns why
+// it failed, or errAgain if another process has completed it meanwhile.
+func (v *Vault) unfill(ctx context.Context, a *threads.Archived, why error) error {
+	given := false
+	_, err := v.threads.UpdateArchived(ctx, a.From, func(now *threads.Archived) (*threads.Archived, error) {
+		if given = now != nil && now.State == threads.Restoring && now.Name == a.Name; !given {
 			return now, threads.ErrNothing
 		}
 		next := *now
 		next.State, next.Name = threads.InArchive, ""
 		return &next, nil
 	})
-	if err != nil || now != nil && now.Name == a.Name {
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	if again := v.again(ctx, a); !errors.Is(again, errAgain) || !given {
+		return cmp.Or(again, why)
+	}
+	return why
+}
+
+// again returns errAgain, after removing what was written under a name that the thread
+// has not, or no longer.
+func (v *Vault) again(ctx context.Context, a *threads.Archived) error {
+	now, _, err := v.threads.ReadArchived(ctx, a.From)
+	if err != nil {
 		return err
 	}
-	return v.life.DropRestored(ctx, a.Name)
+	given := now == nil || now.State == threads.Erasing || now.Name != a.Name && now.From != a.Name // no process will use it
+	if !given {
+		if given, err = v.threads.IsDropped(ctx, a.Name); err != nil {
+			return err
+		}
+	}
+	if given {
+		if err := v.life.DropRestored(ctx, a.Name); err != nil {
+			return err
+		}
+	}
+	return errAgain
 }
 
 // show makes a restored thread visible.
@@ -219,7 +246,7 @@ func (v *Vault) show(ctx context.Context, a *threads.Archived, o *threads.Opened
 		return &next, nil
 	})
 	if errors.Is(err, errAgain) { // another process has decided otherwise
-		return nil, errors.Join(err, v.life.DropRestored(ctx, a.Name))
+		return nil, v.again(ctx, a)
 	}
 	if err != nil {
 		return nil, err

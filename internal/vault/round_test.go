@@ -261,8 +261,10 @@ func TestOwnersAndLists(t *testing.T) {
 		kit.WantErr(t, "Get of one's own", err, perdure.ErrArchived)
 		kit.WantErr(t, "Restore of what is here", k.Restore(t.Context(), "here", perdure.RestoreOptions{}), perdure.ErrNothingToDo)
 		kit.WantErr(t, "Restore of nothing", k.Restore(t.Context(), "none", perdure.RestoreOptions{}), perdure.ErrNoThread)
-		_, err = kit.Runtime(t, memstore.New(), perdure.Options{}).Archive(t.Context(), "a1", perdure.Note{})
+		without := kit.Runtime(t, k.Store, perdure.Options{})
+		_, err = without.Archive(t.Context(), "here", perdure.Note{})
 		kit.WantErr(t, "Archive without a place", err, perdure.ErrInvalid)
+		kit.WantErr(t, "Restore without a place", without.Restore(t.Context(), "a1", perdure.RestoreOptions{}), perdure.ErrInvalid)
 	})
 }
 

@@ -38,8 +38,13 @@ func New(t *threads.Tenant, life *lifecycle.Control, place public.Place) *Vault 
 // mostTries bounds how often an operation begins anew while others interfere.
 const mostTries = 20
 
-func (v *Vault) check() error {
+// check returns an error if there is no archive. Whether there is such a thread comes
+// first.
+func (v *Vault) check(ctx context.Context, id string) error {
 	if v.place == nil {
+		if _, err := v.tenant.Find(ctx, id); err != nil && !errors.Is(err, fault.ErrArchived) {
+			return err
+		}
 		return fmt.Errorf("%w: there is no archive; set Options.Archive, or --archive URL", fault.ErrInvalid)
 	}
 	return nil
@@ -55,7 +60,7 @@ func (v *Vault) check() error {
 //  4. an `erased` entry follows that sequence, which decides it, and the thread is
 //     removed as in an erase: see lifecycle.
 func (v *Vault) Archive(ctx context.Context, id string, n lifecycle.Note) (*threads.Archived, error) {
-	if err := v.check(); err != nil {
+	if err := v.check(ctx, id); err != nil {
 		return nil, err
 	}
 	if err := v.threads.CheckMoved(ctx); err != nil {
@@ -83,16 +88,19 @@ func (v *Vault) archive(ctx context.Context, id string, n lifecycle.Note) (*thre
 		return v.archivedAlready(ctx, id)
 	}
 	if err == nil {
-		err = fault.CheckSeq(o.Thread, id, n.IfSeq)
+		err = v.checkRest(ctx, o)
 	}
 	if err == nil {
-		err = v.checkRest(ctx, o)
+		err = fault.CheckSeq(o.Thread, id, n.IfSeq)
 	}
 	if err != nil {
 		return nil, err
 	}
 	a, err := v.write(ctx, o)
 	if err != nil {
+		if gone, _ := v.threads.IsErased(ctx, o.Name); gone { // while it was read
+			return nil, errAgain
+		}
 		return nil, fmt.Errorf("perdure: archiving thread %s: %w", id, err)
 	}
 	if err := v.life.PutAway(ctx, a, n); err != nil {

@@ -120,15 +120,18 @@ func (nopCloser) Close() error { return nil }
 // returns an error unless the object is, to the last byte, the one that was written,
 // and holds that thread. Parts may have been passed on before that is known.
 func (v *Vault) read(ctx context.Context, a *threads.Archived, take archive.Taker) (*archive.Verification, error) {
+	damaged := func(err error) error {
+		return fmt.Errorf("%w: the object %s of thread %s in %s is not the one that was written; nothing was changed: %w", fault.ErrCorrupt, a.Object, a.ID, v.place.URL(), err)
+	}
 	content, err := v.place.Get(ctx, a.Object)
+	if errors.Is(err, public.ErrNotFound) {
+		return nil, damaged(err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer content.Close()
 	sum := newSummed(io.LimitReader(content, a.Size+1))
-	damaged := func(err error) error {
-		return fmt.Errorf("%w: the object %s of thread %s in %s is not the one that was written; nothing was changed: %w", fault.ErrCorrupt, a.Object, a.ID, v.place.URL(), err)
-	}
 	// A damaged object is read to its end too, so that a failing place is told from
 	// damage.
 	buffered := bufio.NewReaderSize(sum, 64<<10)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
@@ -50,6 +51,7 @@ const patience = 100
 // all commands, and the program.
 type Connector struct {
 	Server, Store, Token, By string
+	Archive                  string // URL of the archive of a store, "" for none
 	Trust                    bool   // use a store in ./.perdure that was not made here
 	Shared                   bool   // let a store be made in a folder that others can write to
 	Verb                     string // name of the command; "" while a shell completes
@@ -236,6 +238,12 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 	if err != nil {
 		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
 	}
+	if c.Archive != "" && c.Runtime.Archive == nil {
+		if o.Archive, err = archive.Open(ctx, c.Archive); err != nil {
+			s.Close()
+			return nil, nil, exit.Usage(fmt.Errorf("opening the archive: %w", err))
+		}
+	}
 	rt, err := perdure.New(ctx, s, c.runtimeOptions(o), c.Flows...)
 	if err == nil && c.Store == "" {
 		err = c.checkKnown(ctx, rt, made)
@@ -273,6 +281,9 @@ func (c *Connector) OpenURL(ctx context.Context, url string, create bool) (store
 func (c *Connector) runtimeOptions(o perdure.Options) perdure.Options {
 	all := c.Runtime
 	all.Logger = cmp.Or(o.Logger, all.Logger)
+	if o.Archive != nil {
+		all.Archive = o.Archive
+	}
 	all.Concurrency = cmp.Or(o.Concurrency, all.Concurrency)
 	all.Lease = cmp.Or(o.Lease, all.Lease)
 	switch {

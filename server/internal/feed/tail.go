@@ -224,7 +224,7 @@ func (t *Tail) Since(pos uint64, frames []Frame) (_ []Frame, behind bool, more <
 	defer t.mu.Unlock()
 	begin := t.last - uint64(len(t.ring))
 	switch {
-	case errors.Is(t.err, perdure.ErrErased): // nothing of it may be shown any more
+	case errors.Is(t.err, perdure.ErrErased), errors.Is(t.err, perdure.ErrArchived): // nothing of it may be shown any more
 		return frames, false, nil, t.err
 	case pos >= t.last:
 		return frames, false, t.more, t.err
