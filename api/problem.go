@@ -155,6 +155,7 @@ var kinds = []kind{
 	{"namespace", http.StatusBadRequest, memory.ErrNamespace},
 	{"credential", http.StatusUnprocessableEntity, credentials.ErrInvalid},
 	{"unsealed", http.StatusConflict, credentials.ErrUnsealed},
+	{"key", http.StatusConflict, store.ErrKey},
 	{"ahead", http.StatusBadRequest, perdure.ErrAhead},
 	{"moved", http.StatusConflict, perdure.ErrMoved},
 	{"newer", http.StatusConflict, perdure.ErrNewer},

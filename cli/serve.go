@@ -119,6 +119,7 @@ listens, is not ready, and tries again until it is.`,
 			if !authed {
 				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
+			warnOfKeys(c.Context(), rt, log)
 			s.rt, s.api = rt, server.New(rt, so)
 			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", link.StoreName(url), "worker", worker, "process", os.Getpid())
 			err = s.run(c.Context(), l)
@@ -327,6 +328,7 @@ cannot be reached, it tries again until it can.`,
 				return untilStopped(c.Context(), err)
 			}
 			defer closeStore()
+			warnOfKeys(c.Context(), rt, o.Logger)
 			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), link.StoreName(url), os.Getpid())
 			return rt.Work(c.Context())
 		},

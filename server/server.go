@@ -132,6 +132,7 @@ func (s *Server) routes() {
 	s.archiveRoutes()
 	s.systemRoutes()
 	s.backupRoutes()
+	s.keyRoutes()
 	s.tokenRoutes()
 	for _, face := range s.opts.Faces {
 		for _, route := range face {

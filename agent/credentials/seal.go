@@ -24,6 +24,8 @@ type sealedSecret struct {
 	Clear []byte `json:"clear,omitempty"`
 	Key   []byte `json:"key,omitempty"` // data key, wrapped by the ring
 	Box   []byte `json:"box,omitempty"` // the secret, sealed with the data key
+
+	Tenant string `json:"tenant,omitempty"` // whose it is, for those who rotate keys
 }
 
 // Format implements fmt.Formatter, so that no message shows what is in clear.
@@ -78,7 +80,7 @@ func (c *Credentials) seal(ctx context.Context, user, name, secret string) (*sea
 	if err != nil {
 		return nil, err
 	}
-	s := &sealedSecret{Box: aead.Seal(nil, nil, []byte(secret), c.boundTo(user, name))}
+	s := &sealedSecret{Tenant: c.shelf.Tenant(), Box: aead.Seal(nil, nil, []byte(secret), c.boundTo(user, name))}
 	s.Key, err = keys.Wrap(ctx, key, c.boundTo(user, name))
 	return s, err
 }

@@ -83,6 +83,9 @@ func (s *Store) batchBox(ctx context.Context, b *store.Batch, makeBox func(conte
 	if err != nil || box != nil {
 		return box, false, err
 	}
+	if err := s.announce(ctx); err != nil {
+		return nil, false, err
+	}
 	cell, key := s.keyCell(b.Journal), make([]byte, keySize)
 	rand.Read(key)
 	wrapped, err := s.keys.Wrap(ctx, key, []byte(cell))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
@@ -169,7 +170,9 @@ func at(inner store.Store, op store.Op, f func()) store.Store {
 
 // Whatever finds no data key because the journal is dropped at that moment
 // says so, or has nothing to do.
-func TestDroppedAtThatMoment(t *testing.T) {
+func TestDroppedAtThatMoment(t *testing.T) { synctest.Test(t, testDroppedAtThatMoment) }
+
+func testDroppedAtThatMoment(t *testing.T) {
 	for name, test := range map[string]struct {
 		call func(*seal.Store) error
 		want error
@@ -201,7 +204,9 @@ func TestDroppedAtThatMoment(t *testing.T) {
 }
 
 // A Drop whose data key is rotated before it deletes it deletes the new one.
-func TestRotatedAtThatMoment(t *testing.T) {
+func TestRotatedAtThatMoment(t *testing.T) { synctest.Test(t, testRotatedAtThatMoment) }
+
+func testRotatedAtThatMoment(t *testing.T) {
 	inner := memstore.New()
 	other := sealed(t, inner, ring(t, "a"))
 	add(t, other, "j", 0, "x")

@@ -79,6 +79,9 @@ func (s *Store) writeBox(ctx context.Context, journal string, after uint64) (cip
 	if err != nil || box != nil {
 		return box, err
 	}
+	if err := s.announce(ctx); err != nil {
+		return nil, err
+	}
 	key, err := s.makeKey(ctx, s.keyCell(journal))
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ type Ring struct {
 	keys    map[string]cipher.AEAD
 }
 
-var _ Keyring = (*Ring)(nil)
+var _ Named = (*Ring)(nil)
 
 // maxID is the maximum length of a key's id.
 const maxID = 32
@@ -146,6 +146,15 @@ func (r *Ring) Current(wrapped []byte) bool {
 	id, ok := wrappedBy(wrapped)
 	return ok && id == r.primary
 }
+
+// Primary implements Named.
+func (r *Ring) Primary() string { return r.primary }
+
+// Holds implements Named.
+func (r *Ring) Holds(id string) bool { return r.keys[id] != nil }
+
+// KeyOf implements Named.
+func (r *Ring) KeyOf(wrapped []byte) (id string, ok bool) { return wrappedBy(wrapped) }
 
 // wrappedBy returns the id of the key that wrapped a data key.
 func wrappedBy(wrapped []byte) (id string, ok bool) {

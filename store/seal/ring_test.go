@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -81,7 +82,9 @@ func wantNoSecret(t *testing.T, name, text string) {
 	}
 }
 
-func TestParseRing(t *testing.T) {
+func TestParseRing(t *testing.T) { synctest.Test(t, testParseRing) }
+
+func testParseRing(t *testing.T) {
 	first := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("n"), 32))
 	second := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("o"), 32))
 	r, err := seal.ParseRing(" new:" + first + " , old:" + second + "\n")

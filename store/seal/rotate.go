@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/perdure/perdure/store"
 )
@@ -11,19 +12,42 @@ import (
 // Rotate wraps all data keys with the key ring's current key, and returns how
 // many it rewrapped. Once it has returned without an error, older keys are no
 // longer needed, provided that no process still has a ring in which one of them
-// is the current key. Entries and values are not rewritten.
+// is the current key; one that wraps with it in the meantime is an error. Entries
+// and values are not rewritten. It is [Store.RotateAfter], for all data keys, and
+// [Store.Retire].
 //
 // Rotate can be interrupted and repeated, and may run concurrently with other
 // calls. A data key that cannot be unwrapped does not hold up the others: they are
 // rotated, and the error says how many were not.
 func (s *Store) Rotate(ctx context.Context) (rotated int, err error) {
+	rotated, err = s.rotateAll(ctx)
+	if err == nil {
+		err = s.Retire(ctx)
+	}
+	return rotated, err
+}
+
+func (s *Store) rotateAll(ctx context.Context) (rotated int, err error) {
+	_, rotated, err = s.RotateAfter(ctx, "", math.MaxInt)
+	return rotated, err
+}
+
+// RotateAfter is a part of a rotation: it looks at up to so many data keys after the
+// one called after, beginning with "", and rewraps those that need it. Next names the
+// last one, "" if there are no more.
+func (s *Store) RotateAfter(ctx context.Context, after string, most int) (next string, rotated int, err error) {
 	var failed int
 	var why error
-	for cell, err := range s.inner.List(ctx, s.prefix, "") {
+	for cell, err := range s.inner.List(ctx, s.prefix, after) {
 		if err != nil {
-			return rotated, fmt.Errorf("seal: list the data keys to rotate: %w", err)
+			return after, rotated, fmt.Errorf("seal: list the data keys to rotate: %w", err)
 		}
-		if s.keys.Current(cell.Value) {
+		if most == 0 {
+			next = after
+			break
+		}
+		after, most = cell.Key, most-1
+		if cell.Key == s.registryCell() || s.keys.Current(cell.Value) {
 			continue
 		}
 		done, err := s.rewrap(ctx, cell.Key)
@@ -33,20 +57,23 @@ func (s *Store) Rotate(ctx context.Context) (rotated int, err error) {
 				why = err
 			}
 		case err != nil:
-			return rotated, fmt.Errorf("seal: rotate the data key in cell %q; call Rotate again: %w", cell.Key, err)
+			return after, rotated, fmt.Errorf("seal: rotate the data key in cell %q; call Rotate again: %w", cell.Key, err)
 		case done:
 			rotated++
 		}
 	}
 	if why != nil {
-		return rotated, fmt.Errorf("seal: %d data keys were not rotated; keep the old keys (the first error: %w)", failed, why)
+		return next, rotated, fmt.Errorf("seal: %d data keys were not rotated; keep the old keys (the first error: %w)", failed, why)
 	}
-	return rotated, nil
+	return next, rotated, nil
 }
 
 // rewrap rewraps the data key in a cell, unless that has been done or the cell is
 // gone.
 func (s *Store) rewrap(ctx context.Context, cell string) (done bool, err error) {
+	if err := s.announce(ctx); err != nil {
+		return false, err
+	}
 	errSkip := errors.New("nothing to do")
 	_, err = store.Update(ctx, s.inner, cell, func(old store.Cell) ([]byte, error) {
 		if old.Version == "" || s.keys.Current(old.Value) {

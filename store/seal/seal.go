@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/perdure/perdure/store"
 )
@@ -22,6 +24,9 @@ type Store struct {
 	root    root   // makes the boxes of the cells
 	boxes   boxes
 	outlet  store.Store // the store inside, with its messages sealed
+
+	look   sync.Mutex
+	looked time.Time // at the registry
 }
 
 var (
@@ -54,9 +59,12 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 	if s.depth > maxDepth {
 		return nil, fmt.Errorf("%w: seal: the store is already sealed %d times, and full appends would no longer fit; seal it once", store.ErrInvalid, maxDepth)
 	}
-	s.prefix = strings.Repeat("~", s.depth) + "seal/"
+	s.prefix = prefixOf(s.depth)
 	key, err := s.openRoot(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	s.root = rootOf(key)
@@ -65,6 +73,9 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 	}
 	return s, nil
 }
+
+// prefixOf returns what the keys of the cells with data keys begin with.
+func prefixOf(depth int) string { return strings.Repeat("~", depth) + "seal/" }
 
 // openRoot returns the data key of the cells, and creates it in a new store.
 func (s *Store) openRoot(ctx context.Context) ([]byte, error) {

@@ -1,0 +1,117 @@
+package credentials
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/shelf"
+	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/seal"
+)
+
+// Keys counts the credentials of all tenants of a runtime's store by the id of the
+// key of PERDURE_KEYS that seals them. Those of a sealed store are sealed by that, and
+// not counted.
+func Keys(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
+	counts := map[string]int{}
+	for v, err := range Of(rt).shelf.Everywhere(ctx, "") {
+		if err != nil {
+			return counts, fmt.Errorf("agent: credentials: %w", err)
+		}
+		if id := keyOf(v.Value); id != "" {
+			counts[id]++
+		}
+	}
+	return counts, nil
+}
+
+// keyOf returns the id of the key that seals a credential, "" if it has none.
+func keyOf(raw json.RawMessage) string {
+	var s sealedSecret
+	if json.Unmarshal(raw, &s) != nil || s.Key == nil {
+		return ""
+	}
+	id, ok := new(seal.Ring).KeyOf(s.Key)
+	if !ok {
+		return "unknown"
+	}
+	return id
+}
+
+// Ring returns the keys of PERDURE_KEYS, or ErrUnsealed if there are none.
+func Ring() (*seal.Ring, error) { return environmentKeys() }
+
+// Rotate seals the credentials of all tenants with the first key of PERDURE_KEYS. It
+// looks at up to so many after the one called after, beginning with "", and returns
+// the last one as next, "" if there are no more. It can be interrupted and repeated
+// while credentials are given, read and forgotten.
+//
+// A credential from an earlier version does not name its tenant, which it is bound
+// to. Rotate tries the given ones. Of those that it cannot rotate the error says how
+// many there are; it rotates the others.
+func Rotate(ctx context.Context, rt *perdure.Runtime, after string, most int, tenants ...string) (next string, rotated int, err error) {
+	c := Of(rt)
+	keys, err := environmentKeys()
+	if err != nil {
+		return after, 0, err
+	}
+	failed, why := 0, error(nil)
+	for v, err := range c.shelf.Everywhere(ctx, after) {
+		if err != nil {
+			return after, rotated, fmt.Errorf("agent: credentials: %w", err)
+		}
+		if most == 0 {
+			next = after
+			break
+		}
+		after, most = v.Cell, most-1
+		if id := keyOf(v.Value); id == "" || id == keys.Primary() {
+			continue
+		}
+		done, err := c.shelf.Rewrite(ctx, v.Cell, func(v shelf.Value) (json.RawMessage, error) { return c.rewrap(ctx, keys, v, tenants) })
+		switch {
+		case errors.Is(err, store.ErrKey):
+			if failed++; why == nil {
+				why = err
+			}
+		case err != nil:
+			return after, rotated, fmt.Errorf("agent: rotate a credential: %w", err)
+		case done:
+			rotated++
+		}
+	}
+	if failed > 0 {
+		return next, rotated, fmt.Errorf("agent: %d credentials were not rotated; keep the old keys (the first error: %w)", failed, why)
+	}
+	return next, rotated, nil
+}
+
+// rewrap returns a credential whose data key is wrapped with the first key, nil if it
+// is.
+func (c *Credentials) rewrap(ctx context.Context, keys *seal.Ring, v shelf.Value, tenants []string) (json.RawMessage, error) {
+	var s sealedSecret
+	if err := json.Unmarshal(v.Value, &s); err != nil || s.Key == nil || keys.Current(s.Key) || len(v.Namespace) != 1 {
+		return nil, nil
+	}
+	candidates := append([]string{s.Tenant, c.shelf.Tenant()}, tenants...)
+	i := slices.IndexFunc(candidates, func(tenant string) bool { return c.shelf.OfTenant(tenant).Holds(v.Cell) })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: a credential from an earlier version does not name its tenant; name all tenants", store.ErrKey)
+	}
+	of := &Credentials{c.shelf.OfTenant(candidates[i])}
+	bound := of.boundTo(v.Namespace[0], v.Key)
+	key, err := keys.Unwrap(ctx, s.Key, bound)
+	if err != nil {
+		return nil, err
+	}
+	if s.Key, err = keys.Wrap(ctx, key, bound); err != nil {
+		return nil, err
+	}
+	s.Tenant = candidates[i]
+	return strict.Encode(&s)
+}
