@@ -96,11 +96,15 @@ type bulkWhat struct {
 }
 
 // listed are the statuses that a list can select.
-var listed = []Status{Queued, Running, Suspended, Paused, Blocked, Quarantined, Succeeded, Failed, Cancelled, Damaged}
+var listed = []Status{Queued, Running, Suspended, Paused, Blocked, Quarantined, Succeeded, Failed, Cancelled, Damaged, Idle}
 
 func (q *BulkRequest) check() error {
 	all := q.Filter
 	all.After, all.Limit = "", 0
+	if len(all.Metadata) == 0 {
+		all.Metadata = nil
+	}
+	query := all.query()
 	switch {
 	case !slices.Contains(BulkVerbs, q.Verb):
 		return fmt.Errorf("%w: there is no bulk verb %.40q; there are %q", fault.ErrInvalid, q.Verb, BulkVerbs)
@@ -115,7 +119,7 @@ func (q *BulkRequest) check() error {
 	case q.Dependents && q.Verb != BulkErase:
 		return fmt.Errorf("%w: Dependents is for the verb %s", fault.ErrInvalid, BulkErase)
 	}
-	return errors.Join(fault.CheckText("the key", q.Key, 500), (Note{By: q.By, Reason: q.Reason}).check())
+	return errors.Join(query.Check(), fault.CheckText("the key", q.Key, 500), (Note{By: q.By, Reason: q.Reason}).check())
 }
 
 // PlanBulk returns what a bulk job would find if it began now. It changes nothing.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/perdure/perdure/internal/bulk"
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lifecycle"
@@ -23,11 +25,24 @@ type selection struct {
 }
 
 // options returns the options of a list of them, after a cursor. The list may have
-// some that lists refuses.
+// some that lists refuses: those that have moved, or whose summary lags.
 func (s *selection) options(after string) ListOptions {
 	o := s.filter
 	o.After = after
+	later := clock.Stamp(s.at + 1)
+	o.CreatedBefore = earlier(o.CreatedBefore, later)
+	if s.verb != BulkCancel {
+		o.UpdatedBefore = earlier(o.UpdatedBefore, later)
+	}
 	return o
+}
+
+// earlier returns the earlier of two times; a is zero for none.
+func earlier(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // lists reports whether a thread in a list is one of them.

@@ -34,9 +34,9 @@ nothing. Threads that are created or change after the beginning are left alone.`
 	},
 		a.bulkVerb(perdure.BulkCancel, "cancel the runs of many threads", "  perdure bulk cancel --status suspended --user ada\n  perdure bulk cancel --flow research --yes --reason \"wrong model\""),
 		a.bulkVerb(perdure.BulkRetry, "retry the failed, blocked or quarantined runs of many threads", "  perdure bulk retry --status failed --flow research --dry-run\n  perdure bulk retry --status failed --rate 5"),
-		a.bulkVerb(perdure.BulkErase, "erase many threads for good", "  perdure bulk erase --user ada --dependents --reason \"asked by the customer\"\n  perdure bulk erase --status cancelled --yes --detach"),
-		a.bulkVerb(perdure.BulkArchive, "move many threads to the archive", "  perdure bulk archive --status succeeded --dry-run\n  perdure bulk archive --flow research --status succeeded --rate 20"),
-		a.bulkVerb(perdure.BulkExport, "write exports of many threads to the archive", "  perdure bulk export --user ada\n  perdure bulk export --all --yes --detach"),
+		a.bulkVerb(perdure.BulkErase, "erase many threads for good", "  perdure bulk erase --user ada --dependents --reason \"asked by the customer\"\n  perdure bulk erase --status cancelled --older 30d --yes --detach"),
+		a.bulkVerb(perdure.BulkArchive, "move many threads to the archive", "  perdure bulk archive --status succeeded --older 30d --dry-run\n  perdure bulk archive --flow research --status succeeded --rate 20"),
+		a.bulkVerb(perdure.BulkExport, "write exports of many threads to the archive", "  perdure bulk export --metadata task_type=audit\n  perdure bulk export --all --yes --detach"),
 		list, show, stop, resume)
 }
 
@@ -44,13 +44,22 @@ nothing. Threads that are created or change after the beginning are left alone.`
 type bulkFlags struct {
 	q                   perdure.BulkRequest
 	dryRun, yes, detach bool
-	status              string
-	updated             string
+	status, older       string
+	metadata            texts
+	times               [4]string // of the filter, see timesOf
+}
+
+// timesOf are the flags for the times of a filter.
+var timesOf = [4]struct{ name, about string }{
+	{"updated", "only threads that changed at this `time` or later"},
+	{"updated-before", "only threads that last changed before this `time`"},
+	{"created", "only threads that were created at this `time` or later"},
+	{"created-before", "only threads that were created before this `time`"},
 }
 
 // bulkVerb returns the command for a verb.
 func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command {
-	f := bulkFlags{q: perdure.BulkRequest{Verb: v}}
+	f := bulkFlags{q: perdure.BulkRequest{Verb: v}, metadata: texts{kind: "NAME=VALUE"}}
 	c := &cobra.Command{Use: string(v), Short: short, Example: example, Args: arguments(0, 0),
 		Long: capital(short) + ": see perdure bulk --help.\n\nThe exit code is 1 if some threads failed."}
 	flags := c.Flags()
@@ -58,7 +67,11 @@ func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command
 	flags.StringVar(&f.q.Filter.Flow, "flow", "", "only those of this flow")
 	flags.StringVar(&f.q.Filter.User, "user", "", "only those of this owner")
 	flags.BoolVar(&f.q.Filter.Asks, "asks", false, "only threads with open asks")
-	flags.StringVar(&f.updated, "updated", "", "only threads that changed at this `time` or later")
+	flags.Var(&f.metadata, "metadata", "only threads with this metadata; may be repeated")
+	flags.StringVar(&f.older, "older", "", "only threads that have not changed for so long, such as 30d or 12h")
+	for i, t := range timesOf {
+		flags.StringVar(&f.times[i], t.name, "", t.about)
+	}
 	flags.BoolVar(&f.q.All, "all", false, "all threads, if there is no filter")
 	flags.IntVar(&f.q.Rate, "rate", 0, "threads a second; 0 means 100")
 	flags.StringVar(&f.q.Reason, "reason", "", "why, for the record")
@@ -80,13 +93,36 @@ func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command
 
 // fill fills in the filter.
 func (f *bulkFlags) fill(now time.Time) error {
-	f.q.Filter.Status = perdure.Status(f.status)
-	if f.updated != "" {
-		t, err := time.Parse(time.RFC3339, f.updated)
-		if err != nil {
-			return fmt.Errorf("--updated: %q is not a time such as 2006-01-02T15:04:05Z", f.updated)
+	o := &f.q.Filter
+	o.Status = perdure.Status(f.status)
+	for i, to := range []*time.Time{&o.Updated, &o.UpdatedBefore, &o.Created, &o.CreatedBefore} {
+		var err error
+		if f.times[i] == "" {
+			continue
 		}
-		f.q.Filter.Updated = t
+		if *to, err = time.Parse(time.RFC3339, f.times[i]); err != nil {
+			return fmt.Errorf("--%s: %q is not a time such as 2006-01-02T15:04:05Z", timesOf[i].name, f.times[i])
+		}
+	}
+	if f.older != "" {
+		d, err := ago(f.older)
+		if err == nil && !o.UpdatedBefore.IsZero() {
+			err = errors.New("give it or --updated-before, not both")
+		}
+		if err != nil {
+			return fmt.Errorf("--older: %w", err)
+		}
+		o.UpdatedBefore = now.Add(-d)
+	}
+	for _, text := range f.metadata.all {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("--metadata: %q is not NAME=VALUE", text)
+		}
+		if o.Metadata == nil {
+			o.Metadata = map[string]string{}
+		}
+		o.Metadata[name] = value
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func TestKillWorkersOfABulkJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer rt.Close()
-			kills := kit.Sized(2, 6, 40)
+			kills := kit.Sized(1, 6, 40)
 			n := 20 * kills
 			for i := range n + 1 { // runs that no worker begins
 				id, user := fmt.Sprint("a", i), "ann"

@@ -222,6 +222,9 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	for name, c := range verbCases(n) {
 		for how, fault := range map[string]faulty.Fault{"before": faulty.CrashBefore, "after": faulty.CrashAfter, "lost": faulty.FailBefore, "unanswered": faulty.FailAfter} {
 			for _, plain := range []bool{false, true} {
+				if testing.Short() && (plain != (name == "erase") || how == "before" || how == "lost") {
+					continue
+				}
 				t.Run(fmt.Sprint(name, " ", how, " ", plain), func(t *testing.T) {
 					hits := 0
 					for at, more := 0, true; more && at < 200; at += kit.Sized(5, 1, 1) {
@@ -489,6 +492,9 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	for name, q := range map[string]perdure.BulkRequest{
 		"no verb":                    {Filter: one},
 		"all threads":                {Verb: perdure.BulkErase},
+		"all threads, in JSON":       {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Metadata: map[string]string{}}},
+		"metadata that is too long":  {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Metadata: map[string]string{"a": strings.Repeat("x", 300)}}},
+		"a status that is none":      {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Status: "fine"}},
 		"a page":                     {Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann", Limit: 3}},
 		"no archive":                 {Verb: perdure.BulkArchive, Filter: one},
 		"a rate":                     {Verb: perdure.BulkErase, Filter: one, Rate: -1},

@@ -228,9 +228,9 @@ func (h *hold) list(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case err != nil && (errors.Is(err, errLost) || ctx.Err() != nil):
+	case err != nil && (errors.Is(err, errLost) || ctx.Err() != nil || threads.IsUnusable(err)):
 		return err
-	case passes(err):
+	case err != nil && !final(err): // the job must not end because it could not see a thread
 		h.threads.Warn("listing the threads of a bulk job", err, "job", j.ID)
 		return h.pause(ctx, again)
 	case err != nil:
