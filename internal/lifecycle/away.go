@@ -94,6 +94,16 @@ func (e *eraser) rest(ctx context.Context, name, idCell string) error {
 	return e.drop(ctx, name)
 }
 
+// FinishAway removes what a process that died while it archived a thread has left of
+// it. In a store that has moved, there is nothing.
+func (r *Control) FinishAway(ctx context.Context, a *threads.Archived) error {
+	e := eraser{life: r}
+	if err := e.rest(ctx, a.From, a.IDCell); err != nil {
+		return err
+	}
+	return e.last(ctx, a.From, threads.GateKey(a.From))
+}
+
 // unlead removes the cell of an id, unless it leads to another thread by now. The cell
 // of a thread that was restored need not lead to it yet.
 func (e *eraser) unlead(ctx context.Context, key, name string) error {
@@ -216,7 +226,7 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 			return err
 		}
 	}
-	if err := r.FinishFound(ctx, a.From, idCell); err != nil { // what a process that died archiving has left
+	if err := r.FinishAway(ctx, a); err != nil {
 		return err
 	}
 	if err := store.DeletePrefix(ctx, r.threads.Store, threads.PinPrefix(self)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -50,8 +51,23 @@ func IsDamage(err error) bool {
 // Unreadable begins the diff of a run that a damaged value blocks.
 const Unreadable = "a recorded value cannot be read: "
 
-// MendID rewrites the damaged cell that maps an id to its thread, and returns the
-// thread's name. It fails unless exactly one listed thread has the id.
+// mendAway returns the lead to the archived thread with an id, "" if there is none.
+func (r *Tenant) mendAway(ctx context.Context, id string) (string, error) {
+	prefix := ArchivedKey(r.Part) + "."
+	for cell, err := range r.All.Store.List(ctx, prefix, "") {
+		if err != nil {
+			return "", err
+		}
+		if a, err := DecodeArchived(cell); err == nil && a.ID == id && a.Live() == "" && a.State != Erasing {
+			return AwayLead(strings.TrimPrefix(cell.Key, ArchivedKey(""))), nil
+		}
+	}
+	return "", nil
+}
+
+// MendID rewrites the damaged cell that maps an id to its thread, and returns what it
+// holds then: the thread's name or, for one in the archive, an AwayLead. It fails
+// unless exactly one listed thread has the id, or one in the archive.
 func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, error) {
 	found := ""
 	for s, err := range (&Tenant{All: r.All, Name: r.Name, Part: r.Part}).Select(ctx, Query{}, "") {
@@ -73,6 +89,12 @@ func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, e
 			return "", fmt.Errorf("%w: two threads have the id %q, and the cell that says which one counts is damaged: %w", fault.ErrCorrupt, id, damage)
 		}
 		found = s.name
+	}
+	if found == "" {
+		var err error
+		if found, err = r.mendAway(ctx, id); err != nil {
+			return "", err
+		}
 	}
 	if found == "" {
 		return "", fmt.Errorf("%w: the cell that maps the id %q to its thread is damaged, and no listed thread has that id: %w", fault.ErrCorrupt, id, damage)

@@ -50,7 +50,7 @@ func TestDamagedObjects(t *testing.T) {
 			held := kit.Holdings(t, s)
 			cases := map[string][]byte{"none": nil, "empty": {}, "another thread's": other, "another store's": foreign.objects[foreign.names()[0]],
 				"longer": append(bytes.Clone(good), 0), "twice": append(bytes.Clone(good), good...), "shorter": good[:len(good)-1], "half": good[:len(good)/2]}
-			step := max(1, len(good)/kit.Sized(40, 400, 4000))
+			step := max(1, len(good)/kit.Sized(16, 400, 4000))
 			for i := 0; i < len(good); i += step {
 				bad := bytes.Clone(good)
 				bad[i] ^= 1 << (i % 8)
@@ -190,7 +190,7 @@ func TestPlaceFails(t *testing.T) {
 // acknowledged is there. Every other time one of them erases the thread too: then
 // nothing is left of it in the end, whoever was at it.
 func TestManyAtOnce(t *testing.T) {
-	for seed := range uint64(kit.Sized(30, 200, 2000)) {
+	for seed := range uint64(kit.Sized(10, 200, 2000)) {
 		kit.Bubble(t, fmt.Sprint(seed), func(t *testing.T) {
 			s, p := memstore.New(), newPlace()
 			random := rand.New(rand.NewPCG(seed, 1))

@@ -116,16 +116,18 @@ func (v *Vault) archivedAlready(ctx context.Context, id string) (*threads.Archiv
 	if err != nil {
 		return nil, err
 	}
-	if a.State == threads.Archiving { // its last entry is there
+	switch a.State {
+	case threads.InStore:
+		return nil, errAgain
+	case threads.Erasing:
+		return nil, a.Error()
+	case threads.Archiving: // its last entry is there
 		if err := v.life.PutAway(ctx, a, lifecycle.Note{}); err != nil {
 			return nil, err
 		}
 		return nil, errAgain
 	}
-	if err := v.life.FinishFound(ctx, a.From, v.tenant.IDKey(id)); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, v.life.FinishAway(ctx, a)
 }
 
 // find returns what the store knows about the archived thread with an id.
