@@ -98,6 +98,9 @@ var (
 	ErrRunNotFound = fault.ErrRunNotFound
 	// ErrNoUpload: there is no such upload, or it has expired.
 	ErrNoUpload = fault.ErrNoUpload
+	// ErrQuota: a server refuses what would exceed a quota of the tenant; a
+	// [QuotaError] says which. A runtime in a program has no quotas.
+	ErrQuota = fault.ErrQuota
 	// ErrNoAsk: there is no such ask.
 	ErrNoAsk = fault.ErrNoAsk
 	// ErrNoBulk: there is no such bulk job, see [Runtime.StartBulk].
@@ -144,6 +147,10 @@ func Coded(code string, err error) error { return fault.Coded(code, err) }
 // StepError is the recorded failure of a step, an ask or a receive: the Path of
 // the step, the number of the last Attempt, and Err, which matches by code.
 type StepError = fault.StepError
+
+// QuotaError says which quota a tenant has used up, and what to do. It matches
+// [ErrQuota].
+type QuotaError = fault.QuotaError
 
 // BusyError names the run that keeps a Thread busy. It matches [ErrBusy].
 type BusyError = fault.BusyError

@@ -114,7 +114,7 @@ func (im *importer) takeHead(ctx context.Context, h ExportHead) error {
 	case !errors.Is(err, fault.ErrNoThread):
 		return err
 	}
-	return nil
+	return threads.Admit(ctx, threads.Growth{Thread: true})
 }
 
 func (im *importer) takeEntry(ctx context.Context, e journal.Entry, data []byte) error {

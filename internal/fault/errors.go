@@ -55,6 +55,7 @@ var (
 	ErrNoAsk       = errors.New("perdure: unknown ask")
 	ErrNoUpload    = errors.New("perdure: unknown upload")
 	ErrNoBulk      = errors.New("perdure: unknown bulk job")
+	ErrQuota       = errors.New("perdure: over a quota")
 	ErrAskOver     = errors.New("perdure: the ask is closed")
 	ErrAnswered    = errors.New("perdure: the ask has another answer")
 	ErrAnswer      = errors.New("perdure: the answer does not fit the ask")
@@ -444,6 +445,22 @@ func IfDropped(name string, err error) error {
 	}
 	return err
 }
+
+// QuotaError says which quota a tenant has used up. It matches ErrQuota.
+type QuotaError struct {
+	Quota string        // threads, bytes, runs, starts or streams
+	Limit int64         // what the tenant may have
+	Retry time.Duration // after which it may have room again; 0 if time does not help
+	Help  string        // what to do
+}
+
+// Error says what to do.
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("%v: the tenant may have %d %s; %s", ErrQuota, e.Limit, e.Quota, e.Help)
+}
+
+// Unwrap makes errors.Is(err, ErrQuota) true.
+func (e *QuotaError) Unwrap() error { return ErrQuota }
 
 // BusyError says which run keeps a thread busy. It matches ErrBusy.
 type BusyError struct{ Thread, Run string }

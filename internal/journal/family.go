@@ -99,6 +99,9 @@ func (t *Thread) fork(e Entry, b *Body) {
 	from := *b.From
 	from.At = b.At
 	t.Fork, t.Parent, t.Worker = &from, nil, ""
+	if from.Name != "" { // otherwise the entries were imported, and are its own
+		t.Shared = t.Bytes + t.Large
+	}
 	if from.Imported() {
 		t.Import, t.Imported = &from, e.Time
 	}
@@ -158,7 +161,7 @@ func (r *Run) pause(now int64) {
 // Kept returns the part of the thread that survives a rewind: its position,
 // owner, title, metadata and what it has spent.
 func (t *Thread) Kept() *Thread {
-	k := &Thread{Seq: t.Seq, Time: t.Time, Bytes: t.Bytes, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
+	k := &Thread{Seq: t.Seq, Time: t.Time, Bytes: t.Bytes, Large: t.Large, Shared: t.Shared, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
 		Created: t.Created, Base: t.Base, Fork: t.Fork, Import: t.Import, Imported: t.Imported, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
 	for _, r := range t.Runs {
 		if r.Status == StatusFailed || r.Retries > 0 { // a retry that the rewind takes back may have spent more
@@ -192,6 +195,7 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	t.Import, t.Imported = now.Import, now.Imported
 	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
 	t.Spent, t.Time, t.Bytes, t.Rewinds = now.Spent, now.Time, now.Bytes, now.Rewinds+1
+	t.Large, t.Shared = now.Large, now.Shared
 	for _, was := range now.Runs {
 		if r := t.Run(was.N); r != nil {
 			r.Spent = was.Spent

@@ -71,6 +71,9 @@ func TestRefsNamesEveryBlobOfABody(t *testing.T) {
 	for _, ref := range first {
 		seen[ref.Hash] = true
 	}
+	if want := int64(n * (n + 1) / 2); b.large() != want {
+		t.Errorf("the blobs have %d bytes, not %d", want, b.large())
+	}
 	if len(seen) != n || len(first) != n {
 		t.Errorf("of %d blobs it names %v", n, first)
 	}

@@ -35,6 +35,9 @@ type Thread struct {
 	Signals []Pending        `json:",omitzero"` // not received yet
 	Blobs   map[string]Blob  `json:",omitzero"` // files that it was given, by their digest; never changed in place
 
+	Large  int64 `json:",omitzero"` // bytes of the blobs that its entries refer to, counted as often as they do
+	Shared int64 `json:",omitzero"` // of Bytes and Large, those that belong to the thread that it was forked from
+
 	Base    uint64  `json:",omitzero"` // entries up to this sequence belong to the thread that it was forked from
 	Fork    *Origin `json:",omitzero"` // nil if it is not a fork
 	Import  *Origin `json:",omitzero"` // the newest import of it or of a thread that it was forked from, nil for none
@@ -160,6 +163,7 @@ func (t *Thread) Apply(e Entry) error {
 		t.applyRun(r, e, &body)
 	}
 	t.attach(body.Blobs)
+	t.Large += body.large()
 	t.weigh(e, &body)
 	t.advance(e)
 	return nil

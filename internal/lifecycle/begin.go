@@ -213,6 +213,9 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 		b.ID = threads.Base32.EncodeToString(r.threads.Hash("created", r.tenant.Name, id, key)[:15])
 	}
 	err := r.threads.CheckMoved(ctx)
+	if err == nil {
+		err = r.admitThread(ctx, id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -240,6 +243,15 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 		}
 	}
 	return nil, err
+}
+
+// admitThread asks whether a thread may be added, unless the id leads to one.
+func (r *Control) admitThread(ctx context.Context, id string) error {
+	_, err := r.tenant.Find(ctx, id)
+	if errors.Is(err, fault.ErrNoThread) {
+		return threads.Admit(ctx, threads.Growth{Thread: true})
+	}
+	return err
 }
 
 // begin appends the first entry of a thread, unless the same key has already

@@ -101,6 +101,11 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		return nil, err
 	}
 	var name string
+	if made == 0 {
+		if err := threads.Admit(ctx, threads.Growth{Thread: true}); err != nil {
+			return nil, err
+		}
+	}
 	for range 10 {
 		if name, err = r.createFork(ctx, from, q); err == nil {
 			err = r.beginFork(ctx, from, name, q, edits)

@@ -98,6 +98,9 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		}
 		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
 		name, cells, nameErr := r.prepare(ctx, s, known)
+		if nameErr == nil && cells != nil { // before anything of it is written
+			nameErr = threads.Admit(ctx, threads.Growth{Thread: true, Run: true})
+		}
 		if nameErr == nil && cells != nil && (!threads.IsSmall(in) || len(q.Attach) > 0) { // the thread must exist before its blobs, so that they can be found
 			cells = nil
 			name, nameErr = r.createAs(ctx, s, func(string) error { return nil })
@@ -132,6 +135,11 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 
 // startNamed queues a run on the named thread.
 func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage, cells []store.Write) (*threads.Opened, string, error) {
+	if cells == nil && (!threads.IsSmall(in) || len(q.Attach) > 0) {
+		if err := r.admitRun(ctx, name, q); err != nil { // before anything of it is written
+			return nil, "", err
+		}
+	}
 	b, err := r.newRun(ctx, r.threads.Store, name, runID, q, in)
 	if err != nil {
 		return nil, "", err
@@ -185,6 +193,21 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		_ = r.TellParent(ctx, o) // of the end of stuck runs, as a worker does
 	}
 	return o, runID, nil
+}
+
+// admitRun asks whether a run may be added to a thread, unless its key has started
+// it before.
+func (r *Control) admitRun(ctx context.Context, name string, q StartRequest) error {
+	if q.Key != "" && threads.Guarded(ctx) {
+		o, err := r.threads.Read(ctx, name)
+		if err != nil {
+			return err
+		}
+		if o.Thread.RunByID(r.runOf(o.Thread, q)) != nil {
+			return nil
+		}
+	}
+	return threads.Admit(ctx, threads.Growth{Run: true})
 }
 
 // newRun returns the body of the entry that queues a run. S is as in
@@ -253,6 +276,9 @@ func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", fault.ErrQueueFull, waiting, q.Thread)
 	}
 	if err := fault.CheckSeq(t, q.Thread, q.IfSeq); err != nil {
+		return nil, nil, err
+	}
+	if err := threads.Admit(ctx, threads.Growth{Thread: t.Seq == 0, Run: true}); err != nil {
 		return nil, nil, err
 	}
 	flows := []string{q.Flow}

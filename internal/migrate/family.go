@@ -40,6 +40,7 @@ var families = []struct {
 	{"token/", copied},
 	{"token-of/", copied},
 	{"ticket/", left}, // expire within seconds
+	{"quota/", left},  // what servers tell each other
 	{"server/ready", left},
 	{"worker/", left}, // leases
 	{"due/", rebuilt},

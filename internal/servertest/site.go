@@ -201,3 +201,6 @@ func Together(n int, request func(i int) *Reply) []*Reply {
 	wg.Wait()
 	return replies
 }
+
+// T returns the test that the answer is for.
+func (r *Reply) T() testing.TB { return r.t }

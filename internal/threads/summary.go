@@ -27,6 +27,8 @@ type Summary struct {
 	Created int64          `json:"created"`
 	Updated int64          `json:"updated,omitempty"`
 	Seq     uint64         `json:"seq,omitempty"`
+	Bytes   int64          `json:"bytes,omitempty"` // of its entries and their blobs
+	Runs    int            `json:"runs,omitempty"`
 	Asks    int            `json:"asks,omitempty"`
 	From    string         `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
 	Rough   bool           `json:"rough,omitempty"` // not written from the thread itself yet
@@ -115,6 +117,7 @@ func summaryOf(t *journal.Thread) Summary {
 	} else if n := len(t.Runs); n > 0 {
 		s.Flow = t.Runs[n-1].Flow
 	}
+	s.Bytes, s.Runs = t.Bytes+t.Large-t.Shared, len(t.Runs)
 	if run := t.Busy(); run != nil && run.Status == journal.StatusBlocked && strings.HasPrefix(run.Diff, Unreadable) {
 		s.Status = statusDamaged
 	}
@@ -134,7 +137,8 @@ func (c *Threads) ReadSummary(ctx context.Context, name string) (s Summary, err 
 	return s, err
 }
 
-// shows reports whether two summaries differ at most in when the thread changed.
+// shows reports whether two summaries differ at most in when the thread changed,
+// how large it is and what it has spent.
 func (s Summary) shows(other Summary) bool {
 	return s.ID == other.ID && s.User == other.User && s.Title == other.Title && s.Flow == other.Flow && s.Status == other.Status &&
 		s.Created == other.Created && s.Asks == other.Asks && s.From == other.From && s.Rough == other.Rough && s.Parent == other.Parent &&
