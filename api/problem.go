@@ -33,7 +33,10 @@ type Problem struct {
 	Version string   `json:"version,omitempty" jsonschema:"the current version of a value, where If-Match named another"`
 	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased or archived"`
 
-	At *time.Time `json:"at,omitempty" jsonschema:"when the thread was archived"`
+	At    *time.Time `json:"at,omitempty" jsonschema:"when the thread was archived"`
+	Quota string     `json:"quota,omitempty" jsonschema:"the quota that the tenant has used up: threads, bytes, runs, starts or streams"`
+	Limit int64      `json:"limit,omitempty" jsonschema:"how many of these it may have"`
+	Retry int64      `json:"retry,omitempty" jsonschema:"seconds after which there may be room again; absent if time does not help"`
 }
 
 // Error returns the detail, or the title without one.
@@ -59,6 +62,9 @@ func (p *Problem) Unwrap() error {
 		return e
 	case "pinned":
 		return &perdure.PinnedError{Thread: p.Thread, By: p.Pins}
+	case "quota":
+		_, help, _ := strings.Cut(p.Detail, "; ")
+		return &perdure.QuotaError{Quota: p.Quota, Limit: p.Limit, Retry: time.Duration(p.Retry) * time.Second, Help: help}
 	}
 	for _, k := range kinds {
 		if k.name == p.Kind() {
@@ -127,6 +133,7 @@ var kinds = []kind{
 	{"unsupported", http.StatusUnprocessableEntity, ErrUnsupported},
 	{"stopping", http.StatusServiceUnavailable, ErrStopping},
 
+	{"quota", http.StatusTooManyRequests, perdure.ErrQuota},
 	{"no-thread", http.StatusNotFound, perdure.ErrNoThread},
 	{"no-run", http.StatusNotFound, perdure.ErrRunNotFound},
 	{"no-ask", http.StatusNotFound, perdure.ErrNoAsk},
@@ -226,6 +233,8 @@ func ProblemOf(err error) *Problem {
 		p.Thread, p.Pins = pinned.Thread, pinned.By
 	} else if away, ok := errors.AsType[*perdure.ArchivedError](err); ok {
 		p.Thread, p.At = away.Thread, &away.At
+	} else if over, ok := errors.AsType[*perdure.QuotaError](err); ok {
+		p.Quota, p.Limit, p.Retry = over.Quota, over.Limit, int64((over.Retry+time.Second-1)/time.Second)
 	} else if conflict, ok := errors.AsType[*memory.ConflictError](err); ok {
 		p.Version = conflict.Version
 	}

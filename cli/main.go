@@ -178,7 +178,7 @@ var commands = []func(*app) *cobra.Command{
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	bulkCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand,
-	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, migrateCommand,
+	serveCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }
 

@@ -30,6 +30,8 @@ func serveCommand(a *app) *cobra.Command {
 	var hosts, origins []string
 	var worker, insecure bool
 	var maxUpload int64
+	var quota map[string]int64
+	var quotaFile string
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
 	engine := func(context.Context, *slog.Logger) (string, func(), error) { return "", func() {}, nil }
@@ -74,6 +76,17 @@ listens, is not ready, and tries again until it is.`,
 				return exit.Usage(errors.New("--max-upload is a number of bytes, at most 1073741824"))
 			}
 			so.MaxUpload = cmp.Or(maxUpload, so.MaxUpload)
+			for name, n := range quota {
+				if err := so.Quota.Set(name, n); err != nil {
+					return exit.Usage(fmt.Errorf("--quota: %w", err))
+				}
+			}
+			if quotaFile != "" {
+				var err error
+				if so.Quotas, err = server.QuotaFile(quotaFile, log); err != nil {
+					return exit.Usage(err)
+				}
+			}
 			var known []server.Authenticator
 			if tokens != "" && so.Auth == nil {
 				file, err := server.TokenFile(tokens)
@@ -143,6 +156,8 @@ listens, is not ready, and tries again until it is.`,
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
+	f.StringToInt64Var(&quota, "quota", nil, "what each tenant may have: threads=N,bytes=N,runs=N,starts=N,streams=N (runs at a time, starts a minute)")
+	f.StringVar(&quotaFile, "quota-file", "", "JSON file with the quotas of certain tenants, such as {\"acme\": {\"threads\": 5000}}; read again when it changes")
 	f.Int64Var(&maxUpload, "max-upload", 0, "size of the largest upload in bytes, up to 1 GiB; 0 means 64 MiB")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	if a.opts.Engine != nil {

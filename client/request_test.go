@@ -279,7 +279,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,
 		"stale": perdure.ErrStale, "version": memory.ErrConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
 		"corrupt": perdure.ErrCorrupt, "too-large": perdure.ErrTooLarge, "not-json": perdure.ErrNotJSON, "invalid": perdure.ErrInvalid,
-		"unavailable": store.ErrUnavailable, "full": store.ErrFull,
+		"unavailable": store.ErrUnavailable, "full": store.ErrFull, "quota": perdure.ErrQuota,
 	}
 	for _, p := range api.Problems() {
 		want, listed := errs[p.Kind()]
@@ -296,6 +296,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 					"stale":    &perdure.StaleError{Thread: "t", Seq: seq},
 					"archived": &perdure.ArchivedError{Thread: "t", At: time.Unix(seven, 0)},
 					"pinned":   &perdure.PinnedError{Thread: "t", By: []string{"a", "b"}},
+					"quota":    &perdure.QuotaError{Quota: "starts", Limit: 7, Retry: 3 * time.Second, Help: "try again later"},
 				}[p.Kind()])
 				if told.Kind() == "internal" {
 					told = api.ProblemOf(fmt.Errorf("what happened: %w", want))
@@ -335,6 +336,10 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 			case "pinned":
 				if !errors.As(err, &pinned) || len(pinned.By) != 2 || pinned.Thread != "t" {
 					t.Errorf("%v", pinned)
+				}
+			case "quota":
+				if over, ok := errors.AsType[*perdure.QuotaError](err); !ok || over.Quota != "starts" || over.Limit != 7 || over.Retry != 3*time.Second || over.Help != "try again later" {
+					t.Errorf("%v", over)
 				}
 			}
 		})

@@ -169,6 +169,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 	}
 	about, _ := w.(*outcome)
 	l := about.load()
+	if l != nil {
+		l.tenant = who.Tenant
+	}
 	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
 		return nil, err
 	}

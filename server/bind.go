@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,10 +95,14 @@ func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	switch p.Status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	switch {
+	case p.Kind() == "quota":
+		if p.Retry > 0 { // otherwise it does not help to wait
+			w.Header().Set("Retry-After", strconv.FormatInt(p.Retry, 10))
+		}
+	case p.Status == http.StatusTooManyRequests, p.Status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
-	case http.StatusInsufficientStorage: // somebody has to make room
+	case p.Status == http.StatusInsufficientStorage: // somebody has to make room
 		w.Header().Set("Retry-After", "10")
 	}
 	if body == nil {

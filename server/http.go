@@ -94,9 +94,9 @@ func (s *Server) patient(next http.Handler) http.Handler {
 		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall, lasting: r.ProtoMajor == 1,
 			load: &load{s: s, ctx: r.Context(), write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
 		defer w.load.release()
-		_ = w.conn.SetWriteDeadline(time.Time{})                  // the limit of the previous request
-		defer w.limit()                                           // for what is written after the handler returns
-		r = r.WithContext(threads.WithScale(r.Context(), w.load)) // a copy: net/http inspects the body of its own request
+		_ = w.conn.SetWriteDeadline(time.Time{})                                             // the limit of the previous request
+		defer w.limit()                                                                      // for what is written after the handler returns
+		r = r.WithContext(threads.WithGuard(threads.WithScale(r.Context(), w.load), w.load)) // a copy: net/http inspects the body of its own request
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, conn: w.conn, by: time.Now().Add(s.opts.Body)}
 			b.extend()

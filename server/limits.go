@@ -109,6 +109,9 @@ type load struct {
 	ctx     context.Context
 	write   bool // it takes effect before the response, which is therefore not refused
 	buckets []bucket
+	tenant  string
+	grown   threads.Growth // what was admitted
+	settled bool           // and is in the store
 
 	// Guarded by the ledger's mutex.
 	held   Limits
@@ -245,6 +248,7 @@ func (l *load) takeTurn() error {
 // begin returns the turn when the response begins. A write keeps it to the end:
 // its response is not refused, so there must not be many.
 func (l *load) begin() {
+	l.settle()
 	l.s.ledger.mu.Lock()
 	defer l.s.ledger.mu.Unlock()
 	if !l.write {
@@ -272,8 +276,13 @@ func (l *load) stream() (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil
 	}
+	done, err := l.s.quotas.openStream(l.tenant)
+	if err != nil {
+		return nil, err
+	}
 	change := Limits{Streams: 1, Requests: -l.held.Requests}
 	if err := l.take(change); err != nil {
+		done()
 		return nil, err
 	}
 	l.letGo()
@@ -281,6 +290,7 @@ func (l *load) stream() (leave func(), err error) {
 	defer l.s.ledger.mu.Unlock()
 	l.rest()
 	return func() {
+		done()
 		l.s.ledger.mu.Lock()
 		defer l.s.ledger.mu.Unlock()
 		l.add(Limits{Streams: -1, Requests: -change.Requests})
@@ -289,6 +299,7 @@ func (l *load) stream() (leave func(), err error) {
 
 // release returns everything.
 func (l *load) release() {
+	l.settle()
 	l.s.ledger.mu.Lock()
 	defer l.s.ledger.mu.Unlock()
 	l.over = true

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // meter counts what the server does.
@@ -108,6 +109,9 @@ func (s *Server) writeMetrics(w io.Writer, n *count) {
 	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
 	e.sample("perdure_events_sent_total", float64(s.events.sent.Load()))
 	writeCount(e, n)
+	if s.quotas.on() {
+		s.quotas.writeTenants(e)
+	}
 	values := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(values)
 	e.gauge("go_goroutines", "Goroutines that exist.", float64(values[0].Value.Uint64()))
@@ -161,6 +165,11 @@ type count struct {
 	statuses map[string]int
 	asks     int
 	workers  int
+	runs     int
+	bytes    int64 // uploads too
+	uploads  int64
+	spent    map[string]int64
+	at       time.Time
 }
 
 // counts caches the counts of tenants for a while, since counting reads the
@@ -195,7 +204,7 @@ func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
 	if own.last != nil && begun.Before(own.until) {
 		return own.last, nil
 	}
-	last, err := countThreads(ctx, c)
+	last, err := countThreads(ctx, c.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -228,9 +237,11 @@ func (n *counts) tenant(name string) *counted {
 	return own
 }
 
-func countThreads(ctx context.Context, c *Call) (*count, error) {
-	n := &count{statuses: map[string]int{}}
-	for t, err := range c.Runtime.List(ctx, perdure.ListOptions{}) {
+// countThreads counts what a runtime reaches.
+func countThreads(ctx context.Context, rt *perdure.Runtime) (*count, error) {
+	n := &count{statuses: map[string]int{}, spent: map[string]int64{}, at: time.Now().UTC()}
+	tenant := threads.Behind(rt)
+	for t, err := range tenant.Select(ctx, threads.Query{}, "") {
 		if errors.Is(err, perdure.ErrCorrupt) {
 			break // lists report it
 		}
@@ -238,14 +249,26 @@ func countThreads(ctx context.Context, c *Call) (*count, error) {
 			return nil, err
 		}
 		n.threads++
+		n.runs += t.Runs
+		n.bytes += t.Bytes
+		for unit, spent := range t.Spent {
+			n.spent[unit] += spent
+		}
 		if t.Moved != "" { // nothing of it is to be done here
 			n.statuses[kindMoved]++
 			continue
 		}
-		n.statuses[string(cmp.Or(t.Status, perdure.Idle))]++
+		n.statuses[cmp.Or(string(t.Status), string(perdure.Idle))]++
 		n.asks += t.Asks
 	}
-	workers, err := c.Runtime.Workers(ctx)
+	if tenant.Owner == nil {
+		var err error
+		if n.uploads, err = tenant.UploadBytes(ctx); err != nil {
+			return nil, err
+		}
+		n.bytes += n.uploads
+	}
+	workers, err := rt.Workers(ctx)
 	n.workers = len(workers)
 	if err == nil {
 		err = ctx.Err()

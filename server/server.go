@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server/internal/feed"
+	"github.com/perdure/perdure/store"
 )
 
 // Options configure a server. The zero value is ready to use for a server that
@@ -56,6 +57,10 @@ type Options struct {
 	// are limited to the same user together: 100, 50 and 32 MiB. Without Auth only
 	// Limits apply.
 	Limits, TenantLimits, TokenLimits, UserLimits Limits
+	// Quota bounds what each tenant may have, and Quotas, if it is not nil, what
+	// certain tenants may. The default is no bound.
+	Quota  Quota
+	Quotas Quotas
 	// Faces are protocols of other systems that the server speaks besides its own
 	// API.
 	Faces []Face
@@ -83,6 +88,7 @@ type Server struct {
 	events  streamCounts
 	hub     feed.Hub
 	probed  probed
+	quotas  *quotas
 }
 
 // New returns the API of a runtime.
@@ -106,6 +112,10 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}
 	logTo(o.Auth, o.Logger)
+	s.quotas = newQuotas(s)
+	if s.quotas.on() {
+		go s.quotas.share.run()
+	}
 	s.routes()
 	for _, op := range api.All() {
 		if !s.bound[op.Name] {
@@ -115,6 +125,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s.handler = s.patient(s.guard(s.wrap(&s.mux.mux)))
 	return s
 }
+
+// store returns the store of the runtime.
+func (s *Server) store() store.Store { return threads.Behind(s.rt).All.Store }
 
 // ServeHTTP serves a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
@@ -133,6 +146,7 @@ func (s *Server) routes() {
 	s.systemRoutes()
 	s.backupRoutes()
 	s.keyRoutes()
+	s.usageRoutes()
 	s.tokenRoutes()
 	for _, face := range s.opts.Faces {
 		for _, route := range face {

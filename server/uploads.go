@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -49,17 +50,28 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 	if r.ContentLength > s.opts.MaxUpload { // before any of it is read
 		return badBody(&http.MaxBytesError{Limit: s.opts.MaxUpload})
 	}
+	room, err := s.quotas.room(r.Context(), c.Who.Tenant)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength > room {
+		return s.quotas.overBytes(c.Who.Tenant)
+	}
 	if err := c.load.body(store.MaxEntry); err != nil {
 		return err
 	}
-	body := &noted{Reader: http.MaxBytesReader(w, r.Body, s.opts.MaxUpload)}
+	body := &noted{Reader: http.MaxBytesReader(w, r.Body, min(s.opts.MaxUpload, room))}
 	u, err := c.Runtime.Upload(r.Context(), body, perdure.UploadRequest{Name: in.Name, MIME: media, User: s.owner(c, in.User), SHA256: digest})
+	if _, large := errors.AsType[*http.MaxBytesError](body.err); large && room < s.opts.MaxUpload {
+		return s.quotas.overBytes(c.Who.Tenant)
+	}
 	switch {
 	case body.err != nil:
 		return badBody(body.err)
 	case err != nil:
 		return err
 	}
+	s.quotas.grew(c.Who.Tenant, u.Size)
 	return c.sendOrReceipt(w, api.UploadsCreate.Status, u)
 }
 

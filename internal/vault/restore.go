@@ -64,6 +64,11 @@ func (v *Vault) restore(ctx context.Context, id string) (*threads.Archived, erro
 	if err != nil {
 		return nil, err
 	}
+	if a.State == threads.InArchive {
+		if err := threads.Admit(ctx, threads.Growth{Thread: true}); err != nil {
+			return nil, err
+		}
+	}
 	a, err = v.threads.UpdateArchived(ctx, a.From, func(a *threads.Archived) (*threads.Archived, error) {
 		switch {
 		case a != nil && a.State == threads.Restoring:
