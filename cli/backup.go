@@ -54,6 +54,9 @@ docs/operations.md.`,
 }
 
 func (a *app) backup(ctx context.Context, dir string) error {
+	if err := backup.CheckNew(dir); err != nil { // before a server copies anything
+		return exit.Usage(err)
+	}
 	if a.conn.Store != "" && a.conn.Server == "" {
 		return a.backupStore(ctx, dir) // also one that is sealed
 	}

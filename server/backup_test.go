@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -43,10 +44,16 @@ func TestBackup(t *testing.T) {
 	site.Do("POST", "/v1/backup", "").Problem(422, "unsupported")
 }
 
+// unclosed is a store that several sites use.
+type unclosed struct{ store.Store }
+
+func (unclosed) Close() error          { return nil }
+func (u unclosed) Unwrap() store.Store { return u.Store }
+
 // TestRestoredIDs reads a thread with ids from before its store was restored: one
 // that it has, one that it has reached again, and one beyond its end.
 func TestRestoredIDs(t *testing.T) {
-	s := memstore.New()
+	s := unclosed{memstore.New()}
 	site := servertest.NewOn(t, s, server.Options{}, testFlows()...)
 	site.Do("POST", "/v1/threads", `{"id":"a"}`).Want(201)
 	path := "/v1/threads/a/events"

@@ -52,7 +52,7 @@ func wantKeys(site *servertest.Site, want string) {
 // TestKeys rotates the keys of a sealed store, and those of credentials.
 func TestKeys(t *testing.T) {
 	t.Setenv("PERDURE_KEYS", "")
-	inner := memstore.New()
+	inner := unclosed{memstore.New()}
 	on := func(ids ...string) *servertest.Site {
 		t.Helper()
 		s := store.Store(servertest.Must(seal.New(t.Context(), inner, servertest.Must(seal.ParseRing(ringText(ids...)))(t)))(t))

@@ -84,7 +84,7 @@ func create(dir string, fill func(partial string) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := checkNew(dir); err != nil {
+	if err := CheckNew(dir); err != nil {
 		return err
 	}
 	partial, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-partial-")
@@ -102,7 +102,7 @@ func create(dir string, fill func(partial string) error) (err error) {
 	if err := syncFolder(partial); err != nil {
 		return err
 	}
-	if err := checkNew(dir); err != nil {
+	if err := CheckNew(dir); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, dir); err != nil {
@@ -111,8 +111,8 @@ func create(dir string, fill func(partial string) error) (err error) {
 	return syncFolder(filepath.Dir(dir))
 }
 
-// checkNew returns an error if there is something at a path.
-func checkNew(path string) error {
+// CheckNew returns an error if there is something at a path.
+func CheckNew(path string) error {
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

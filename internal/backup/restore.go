@@ -45,7 +45,7 @@ func (m *Manifest) restore(ctx context.Context, dir, url, path string, open func
 		return err
 	}
 	for _, ending := range beside {
-		if err := checkNew(path + ending); err != nil {
+		if err := CheckNew(path + ending); err != nil {
 			return err
 		}
 	}
@@ -65,11 +65,11 @@ func (m *Manifest) restore(ctx context.Context, dir, url, path string, open func
 		return err
 	}
 	for _, ending := range beside[1:4] {
-		if err := checkNew(filepath.Join(partial, name+ending)); err != nil {
+		if err := CheckNew(filepath.Join(partial, name+ending)); err != nil {
 			return fmt.Errorf("the copy is still in use: %w", err)
 		}
 	}
-	if err := checkNew(path); err != nil {
+	if err := CheckNew(path); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(partial, name), path); err != nil {

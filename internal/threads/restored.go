@@ -27,6 +27,12 @@ type Restored struct {
 // MarkRestored marks a store as restored, and removes what belongs to processes that
 // used it before. None of them may still run.
 func MarkRestored(ctx context.Context, s store.Store, taken time.Time) error {
+	for _, err := range s.List(ctx, "~seal/", "") { // a sealed store hides these cells
+		if err == nil {
+			err = fmt.Errorf("%w: the store is sealed; its keys are needed to mark it as restored", store.ErrKey)
+		}
+		return err
+	}
 	value, err := json.Marshal(Restored{ID: journal.NewID(), Taken: taken})
 	if err != nil {
 		return err

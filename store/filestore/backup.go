@@ -33,6 +33,9 @@ func (s *Store) Backup(ctx context.Context, dir string) (string, error) {
 		}
 		err = errors.Join(c.run(func() error { return s.usable(ctx) }), s.folder.endCopy(c))
 	}
+	if err == nil {
+		err = c.complete()
+	}
 	switch {
 	case err == nil:
 		return "file:" + backupName, nil
@@ -278,15 +281,27 @@ func (c *copying) run(usable func() error) error {
 	}
 	close(shards)
 	all.Wait()
-	if err := c.failure(); err != nil {
-		return err
-	}
-	for _, dir := range []string{"journals", "cells"} {
-		if err := (osDisk{}).syncDir(filepath.Join(c.dir, dir)); err != nil {
+	return c.failure()
+}
+
+// complete syncs the folders of the copy, once no call adds to them, and makes it a
+// store with FORMAT as its last file.
+func (c *copying) complete() error {
+	for _, name := range []string{"journals", "cells"} {
+		dir := filepath.Join(c.dir, name)
+		shards, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, shard := range shards {
+			if err := (osDisk{}).syncDir(filepath.Join(dir, shard.Name())); err != nil {
+				return err
+			}
+		}
+		if err := (osDisk{}).syncDir(dir); err != nil {
 			return err
 		}
 	}
-	// FORMAT comes last: it completes the store.
 	if err := c.write(filepath.Join(c.e.dir, "FORMAT"), &copiedFile{end: int64(len(formatLine(format)))}); err != nil {
 		return err
 	}
@@ -318,13 +333,5 @@ func (c *copying) copyShard(dir string, usable func() error) error {
 		}
 	}
 	c.finish(dir)
-	inside, err := filepath.Rel(c.e.dir, dir)
-	if err != nil {
-		return err
-	}
-	err = (osDisk{}).syncDir(filepath.Join(c.dir, inside))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is empty
-	}
-	return err
+	return nil
 }

@@ -140,7 +140,7 @@ func TestBackupIsOneMoment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.folder.endCopy(c); err != nil {
+			if err := errors.Join(s.folder.endCopy(c), c.complete()); err != nil {
 				t.Fatal(err)
 			}
 			copied := mustOpen(t, c.dir, osDisk{})
@@ -241,7 +241,7 @@ func TestBackupOfTornJournal(t *testing.T) {
 		err = c.run(func() error { return nil })
 	}
 	if err == nil {
-		err = s.folder.endCopy(c)
+		err = errors.Join(s.folder.endCopy(c), c.complete())
 	}
 	if err != nil {
 		t.Fatal(err)
