@@ -172,9 +172,12 @@ func (b *bundler) amounts(by map[string]int64) map[string]int64 {
 	return all
 }
 
-// ownCodes are the codes of errors that the runtime defines.
+// ownCodes are the codes of errors that packages of this module define.
 var ownCodes = []string{"composite", "cancelled", "failed-fast", "timeout", "expired", "budget", "panic", "not-json", "option", "dep",
-	"unknown-outcome", "child", "child-cancelled", "too-large", "erased", "permanent", "poison"}
+	"unknown-outcome", "child", "child-cancelled", "too-large", "erased", "archived", "restored", "permanent", "poison",
+	"llm-failed", "llm-refused", "llm-too-long", "agent-limit", "agent-mistakes", "agent-rejected", "agent-fatal", "agent-option", "agent-rule", "agent-no-rule",
+	"agent-credential", "agent-no-credential", "agent-unsealed", "agent-no-file", "agent-path", "agent-not-text", "agent-no-memory", "agent-memory-conflict", "agent-namespace",
+	"mcp-option", "mcp-unreachable", "mcp-refused", "mcp-failed", "mcp-lost", "mcp-list", "mcp-closed"}
 
 func (b *bundler) codes(codes []string) (kept []string) {
 	for _, c := range codes {
@@ -386,13 +389,13 @@ func (b *bundler) log(w io.Writer) error {
 
 func (b *bundler) readme() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, `This file is about run %s, which is %s. Perdure made it at %s.
+	fmt.Fprintf(&s, `This file is about run %s, whose status is %s. Perdure made it at %s.
 
 postmortem.json   why the run went wrong, who ran it, what it used, what may have happened outside
 environment.json  versions, kind of store, options; no addresses, paths, passwords or keys
 workers.json      the workers that are alive
 journal.jsonl     every entry of the thread without its content: kind, time, size, chain
-log.jsonl         the last lines of the process that made this file
+log.jsonl         what the runtime that made this file has logged lately, if anything
 `, b.m.Run, b.m.Status, b.now.UTC().Format(time.RFC3339))
 	if b.o.Contents {
 		s.WriteString(`export.jsonl      the thread with all contents; check it with: perdure verify export.jsonl

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,7 +196,7 @@ func (a *app) planned(plan *perdure.BulkPlan) error {
 	}
 	rows := [][]string{{"ID", "FLOW", "STATUS", "OWNER", "UPDATED", "TITLE"}}
 	for _, t := range plan.First {
-		rows = append(rows, []string{safe.Name(t.ID), t.Flow, string(t.Status), t.User, a.term.When(t.Updated), t.Title})
+		rows = append(rows, []string{safe.Name(t.ID), t.Flow, cmp.Or(string(t.Status), "idle"), t.User, a.term.When(t.Updated), t.Title})
 	}
 	if err := a.term.Table(rows, render.StatusStyle); err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"archive/zip"
+	"encoding/base64"
 	"io"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 // TestPostMortemAndBundle tells about a run that failed, and gives it away without
 // its contents.
 func TestPostMortemAndBundle(t *testing.T) {
+	t.Setenv("PERDURE_KEYS", "k1:"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	both(t, func(t *testing.T, p *place) {
 		t.Chdir(t.TempDir())
 		p.run("", "run", "fail", "canary-1", "--thread", "canary-2", "--user", "canary-3", "--title", "canary-4", "--metadata", "canary-5=canary-6").want(exit.Failed)
@@ -45,6 +47,19 @@ func TestPostMortemAndBundle(t *testing.T) {
 		p.run("", "bundle", "canary-2", "--with", "contents", "-o", "all.zip").want(exit.OK)
 		if text := look("all.zip"); !strings.Contains(text, "canary-1") {
 			t.Error("the contents are missing")
+		}
+		// What agents, tools and people said, and a credential.
+		ask := p.asked("v", "vault", "open")
+		p.run("s3cret\n", "answer", ask, "--secret").want(exit.OK)
+		p.ended("v")
+		p.run("", "run", "clerk", "pay 1 canary-7", "--thread", "c").want(exit.Waiting)
+		for thread, file := range map[string]string{"v": "v.zip", "c": "c.zip"} {
+			p.run("", "bundle", thread, "-o", file).want(exit.OK)
+			for _, word := range []string{"canary", "s3cret", "guard", "The code", "You pay", "approve", "clerk", "opened"} {
+				if text := look(file); strings.Contains(text, word) {
+					t.Errorf("the bundle of %s has %q", thread, word)
+				}
+			}
 		}
 		p.run("", "bundle", "canary-2", "--with", "secrets").want(exit.BadUsage, "names, hosts or contents")
 	})

@@ -51,7 +51,7 @@ func fill(k *kit.Kit, n int) {
 		k.WaitFor(fmt.Sprint("broken-", i), perdure.Failed)
 		k.WaitFor(fmt.Sprint("waiting-", i), perdure.Suspended)
 	}
-	time.Sleep(time.Second) // a job is for what was there before it
+	time.Sleep(time.Millisecond) // a job is for what was there before it
 }
 
 // carriedOut waits until a job is done.
@@ -167,7 +167,7 @@ func readExport(t *testing.T, p archive.Place, name string) {
 
 // TestJobsDoWhatTheyAreFor has two workers, and more threads than a page.
 func TestJobsDoWhatTheyAreFor(t *testing.T) {
-	const n = 60
+	n := kit.Sized(30, 60, 60)
 	for name, c := range verbCases(n) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := &office{}
