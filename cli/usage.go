@@ -26,12 +26,12 @@ func (a *app) usage(u *api.Usage) error {
 	}
 	add("threads", u.Threads, "threads")
 	for _, status := range slices.Sorted(maps.Keys(u.Statuses)) {
-		add("  "+status, u.Statuses[status], "")
+		add("threads that are "+status, u.Statuses[status], "")
 	}
 	add("bytes", u.Bytes, "bytes")
-	add("  uploads", u.Uploads, "")
+	add("bytes of uploads", u.Uploads, "")
 	add("runs", u.Runs, "")
-	add("  at work", u.Active, "runs")
+	add("runs at a time", u.Active, "runs")
 	add("starts in a minute", u.Starts, "starts")
 	add("streams", u.Streams, "streams")
 	for _, unit := range slices.Sorted(maps.Keys(u.Spent)) {

@@ -13,7 +13,7 @@ import (
 func TestUsageIsShown(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		p.run("", "run", "echo", "x", "--thread", "t").want(exit.OK)
-		p.run("", "usage").want(exit.OK, "threads", "succeeded", "bytes", "at work")
+		p.run("", "usage").want(exit.OK, "threads that are succeeded", "bytes of uploads", "runs at a time")
 		var u api.Usage
 		if err := json.Unmarshal([]byte(p.run("", "usage", "--json").want(exit.OK).out), &u); err != nil || u.Threads != 1 || u.Runs != 1 || u.Bytes == 0 {
 			t.Errorf("%v %+v", err, u)

@@ -99,12 +99,13 @@ type quotas struct {
 
 // account is what is known about a tenant. Quotas' mutex guards it.
 type account struct {
-	last            *count // nil: not counted yet
-	until           time.Time
+	last            *count        // nil: not counted yet
+	until, again    time.Time     // it is counted again: anyhow, and if there is no room
 	counting        chan struct{} // closed when a count is done; nil: nobody counts
 	threads, bytes  int64         // added since the last count began
 	runs            int64         // added since the last look at what is busy
 	making, queuing int64         // threads and runs of requests in progress, which a count may miss
+	writing         int64         // bytes that uploads in progress may write
 	starts          window
 	streams         int64
 	refused         map[string]int64
@@ -142,7 +143,7 @@ func (q *quotas) account(tenant string) *account {
 
 // idle reports whether nothing is lost if an account is forgotten.
 func (a *account) idle() bool {
-	return a.streams == 0 && a.making == 0 && a.queuing == 0 && a.counting == nil && a.starts.sum(time.Now()) == 0 && time.Now().After(a.until)
+	return a.streams == 0 && a.writing == 0 && a.making == 0 && a.queuing == 0 && a.counting == nil && a.starts.sum(time.Now()) == 0 && time.Now().After(a.until)
 }
 
 // refuse counts a refusal and returns the error. The mutex is held.
@@ -191,7 +192,9 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) err
 		return nil
 	}
 	if most.Threads > 0 && g.Thread || most.Bytes > 0 {
-		q.await(ctx, tenant)
+		q.await(ctx, tenant, func(threads, bytes int64) bool {
+			return g.Thread && most.Threads > 0 && threads >= most.Threads || most.Bytes > 0 && bytes >= most.Bytes
+		})
 	}
 	busy := int64(0)
 	if most.Runs > 0 && g.Run {
@@ -226,27 +229,38 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) err
 
 // used returns the threads and bytes of a tenant. The mutex is held.
 func (a *account) used() (threads, bytes int64) {
-	threads, bytes = a.threads+a.making, a.bytes
+	threads, bytes = a.threads+a.making, a.bytes+a.writing
 	if a.last != nil {
 		threads, bytes = threads+int64(a.last.threads), bytes+a.last.bytes
 	}
 	return threads, bytes
 }
 
-// room returns how many bytes a tenant may add, or the quota that is used up.
-func (q *quotas) room(ctx context.Context, tenant string) (int64, error) {
+// reserve reserves bytes for an upload of a length, or of at most as many as it may
+// have if the length is not known (-1). It returns how many there may be, and a
+// function to call with how many were written.
+func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int64) (room int64, done func(written int64), err error) {
 	most := q.of(tenant).Bytes
 	if most == 0 {
-		return mostUpload, nil
+		return largest, func(int64) {}, nil
 	}
-	q.await(ctx, tenant)
+	q.await(ctx, tenant, func(_, bytes int64) bool { return bytes+max(length, 1) > most })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(tenant)
-	if _, bytes := a.used(); bytes < most {
-		return most - bytes, nil
+	_, bytes := a.used()
+	if room = min(largest, most-bytes); room <= 0 || length > room {
+		return 0, nil, a.refuse("bytes", most, 0)
 	}
-	return 0, a.refuse("bytes", most, 0)
+	if length >= 0 {
+		room = length
+	}
+	a.writing += room
+	return room, func(written int64) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		a.writing, a.bytes = a.writing-room, a.bytes+written
+	}, nil
 }
 
 // overBytes returns the error for an upload that needs more than there is room for.
@@ -254,15 +268,6 @@ func (q *quotas) overBytes(tenant string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.account(tenant).refuse("bytes", q.of(tenant).Bytes, 0)
-}
-
-// grew adds bytes that a request has written.
-func (q *quotas) grew(tenant string, bytes int64) {
-	if q.on() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.account(tenant).bytes += bytes
-	}
 }
 
 // openStream counts a stream until the returned function is called, or refuses it.
@@ -284,18 +289,20 @@ func (q *quotas) openStream(tenant string) (leave func(), err error) {
 	}), nil
 }
 
-// firstCount is how long a request waits for the first count of its tenant. After
-// that it is admitted without.
-const firstCount = 2 * time.Second
+// countTime is how long a request waits for a count of its tenant. After that it is
+// decided without.
+const countTime = 2 * time.Second
 
-// await makes sure that a tenant is counted: now if it never was, and otherwise in
-// the background when the last count is old.
-func (q *quotas) await(ctx context.Context, tenant string) {
-	done, first := q.count(tenant)
-	if !first || done == nil {
+// await makes sure that a tenant is counted: in the background when the last count
+// is old, and while the request waits if there is none, or if there is no room by
+// it: threads may have been erased, and what was added while it was made may be in it
+// twice.
+func (q *quotas) await(ctx context.Context, tenant string, full func(threads, bytes int64) bool) {
+	done, wait := q.count(tenant, full)
+	if !wait {
 		return
 	}
-	late := time.NewTimer(firstCount)
+	late := time.NewTimer(countTime)
 	defer late.Stop()
 	select {
 	case <-done:
@@ -304,17 +311,19 @@ func (q *quotas) await(ctx context.Context, tenant string) {
 	}
 }
 
-// count begins a count of a tenant if the last one is old. Done is nil if nobody
-// counts; first says that there is no count yet.
-func (q *quotas) count(tenant string) (done <-chan struct{}, first bool) {
+// count begins a count of a tenant if the last one is old, or there is no room by it
+// and counting takes little of the time. Done is closed when it is made; wait says
+// that it is needed.
+func (q *quotas) count(tenant string, full func(threads, bytes int64) bool) (done <-chan struct{}, wait bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := q.account(tenant)
-	if a.counting == nil && time.Now().After(a.until) {
+	a, now := q.account(tenant), time.Now()
+	none := a.last == nil || full(a.used())
+	if a.counting == nil && (now.After(a.until) || none && now.After(a.again)) {
 		a.counting = make(chan struct{})
 		go q.recount(tenant, a, a.threads, a.bytes)
 	}
-	return a.counting, a.last == nil
+	return a.counting, none && a.counting != nil
 }
 
 // recount counts a tenant. What was added before it began is in the count then.
@@ -333,7 +342,7 @@ func (q *quotas) recount(tenant string, a *account, threads, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	a.until = now.Add(max(keepCounts, 10*now.Sub(begun)))
+	a.until, a.again = now.Add(max(keepCounts, 10*now.Sub(begun))), now.Add(max(keepFull, 10*now.Sub(begun)))
 	if err == nil {
 		a.last, a.threads, a.bytes = n, a.threads-threads, a.bytes-bytes
 	} else if !q.s.stopped() {

@@ -161,6 +161,21 @@ func TestQuotaOfBytes(t *testing.T) {
 	r := servertest.Must(http.NewRequestWithContext(t.Context(), "POST", a.URL+"/v1/uploads", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 600_000))}))(t)
 	r.Header.Set("Authorization", "Bearer ann")
 	over(servertest.ReplyOf(t, servertest.Must(http.DefaultClient.Do(r))(t)), "bytes", 1<<20, false)
+	fits := 0
+	for _, r := range servertest.Together(6, func(int) *servertest.Reply { return a.Do("POST", "/v1/uploads", strings.Repeat("z", 200_000)) }) {
+		if r.Status == 201 {
+			fits++
+			a.Do("DELETE", "/v1/uploads/"+servertest.Decode[perdure.Upload](r, 201).ID, "").Want(204)
+		} else {
+			over(r, "bytes", 1<<20, false)
+		}
+	}
+	if fits == 0 || fits > 2 {
+		t.Errorf("%d uploads fit at the same time", fits)
+	}
+	eventually(t, "there is no room after uploads were removed", func() bool {
+		return a.Do("POST", "/v1/threads/r/runs", `{"flow":"count","input":1}`).Status == 202
+	})
 	a.Do("POST", "/v1/threads/t/runs", `{"flow":"ask","input":"`+strings.Repeat("y", 500_000)+`"}`).Want(202)
 	for _, s := range []*servertest.Site{a, b} {
 		eventually(t, "the bytes of a thread do not count", func() bool {

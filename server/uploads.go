@@ -50,17 +50,16 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 	if r.ContentLength > s.opts.MaxUpload { // before any of it is read
 		return badBody(&http.MaxBytesError{Limit: s.opts.MaxUpload})
 	}
-	room, err := s.quotas.room(r.Context(), c.Who.Tenant)
+	room, done, err := s.quotas.reserve(r.Context(), c.Who.Tenant, r.ContentLength, s.opts.MaxUpload)
 	if err != nil {
 		return err
 	}
-	if r.ContentLength > room {
-		return s.quotas.overBytes(c.Who.Tenant)
-	}
+	written := int64(0)
+	defer func() { done(written) }()
 	if err := c.load.body(store.MaxEntry); err != nil {
 		return err
 	}
-	body := &noted{Reader: http.MaxBytesReader(w, r.Body, min(s.opts.MaxUpload, room))}
+	body := &noted{Reader: http.MaxBytesReader(w, r.Body, room)}
 	u, err := c.Runtime.Upload(r.Context(), body, perdure.UploadRequest{Name: in.Name, MIME: media, User: s.owner(c, in.User), SHA256: digest})
 	if _, large := errors.AsType[*http.MaxBytesError](body.err); large && room < s.opts.MaxUpload {
 		return s.quotas.overBytes(c.Who.Tenant)
@@ -71,7 +70,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 	case err != nil:
 		return err
 	}
-	s.quotas.grew(c.Who.Tenant, u.Size)
+	written = u.Size
 	return c.sendOrReceipt(w, api.UploadsCreate.Status, u)
 }
 

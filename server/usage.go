@@ -33,7 +33,7 @@ func (q *quotas) writeTenants(e *exposition) {
 	tenants := q.named()
 	counts := map[string]*account{}
 	for _, tenant := range tenants {
-		q.count(tenant)
+		q.count(tenant, func(int64, int64) bool { return false })
 		q.mu.Lock()
 		a := *q.account(tenant)
 		q.mu.Unlock()

@@ -68,6 +68,9 @@ func Code(err error) int {
 	default:
 		p = api.ProblemOf(err)
 	}
+	if p.Kind() == "quota" && p.Retry == 0 { // it does not help to try again
+		return Failed
+	}
 	switch p.Status {
 	case http.StatusNotFound, http.StatusGone:
 		return NotFound
