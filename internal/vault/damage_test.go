@@ -75,6 +75,12 @@ func TestDamagedObjects(t *testing.T) {
 				}
 			}
 			p.objects[name] = good
+			elsewhereDir, err := archive.Dir(t.TempDir())
+			kit.NoErr(t, err)
+			lost := kit.Runtime(t, s, perdure.Options{Archive: elsewhereDir}, flows()...)
+			if err := lost.Restore(t.Context(), "f", perdure.RestoreOptions{}); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "memory:") {
+				t.Errorf("Restore with another archive: %v; want one that names the right one", err)
+			}
 			mustRestore(t, rt, "f")
 			if !whole(t, rt, "f", files["f"]) {
 				t.Error("it is not back")

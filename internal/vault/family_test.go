@@ -1,11 +1,16 @@
 package vault_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
@@ -123,8 +128,7 @@ func TestFamilies(t *testing.T) {
 		kit.Bubble(t, order, func(t *testing.T) {
 			p := newPlace()
 			k := kitOn(t, memstore.New(), p)
-			asking := k.WaitForRun("q", k.StartOn("q", "parent", "x").ID, perdure.Succeeded) // a family of its own
-			_ = asking
+			k.WaitForRun("q", k.StartOn("q", "parent", "x").ID, perdure.Succeeded) // a family of its own
 			in := "families " + order
 			broken.Store(in, true)
 			run := k.WaitForRun("p", k.StartOn("p", "parent", in).ID, perdure.Failed)
@@ -199,4 +203,53 @@ func TestRunningFamilies(t *testing.T) {
 		mustArchive(t, k.Runtime, "p")
 		mustArchive(t, k.Runtime, child)
 	})
+}
+
+// TestUnknownOutcomesStayUnknown restores a thread, and a fork of it, with a run that
+// failed because nobody knew whether a step had happened. A retry does not run that
+// step: it asks again, under the key of the thread in which the step was started.
+func TestUnknownOutcomesStayUnknown(t *testing.T) {
+	for _, away := range []bool{false, true} { // it makes no difference
+		kit.Bubble(t, fmt.Sprint("archived ", away), func(t *testing.T) {
+			var started, reconciled kit.Tally
+			once := kit.NamedFlow("once", func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (bool, error) {
+					started.Hit(perdure.Key(ctx))
+					return false, errors.New("no answer")
+				}, kit.AtMostOnce(perdure.Reconcile(func(ctx context.Context) (bool, perdure.Outcome, error) {
+					reconciled.Hit(perdure.Key(ctx))
+					return false, perdure.OutcomeUnknown, nil
+				}))...)
+				return err
+			})
+			k := kit.New(t, memstore.New(), perdure.Options{Archive: newPlace()}, once)
+			run := k.WaitForRun("t", k.StartOn("t", "once", "").ID, perdure.Suspended)
+			k.AnswerAt(run, "/pay", perdure.Answer{Decision: perdure.DecisionFail})
+			k.WaitForRun("t", run.ID, perdure.Failed)
+			k.MustFork(perdure.ForkRequest{Thread: "t", As: "f"})
+			before := reconciled.All()
+			if away {
+				for _, id := range []string{"f", "t"} {
+					mustArchive(t, k.Runtime, id)
+					mustRestore(t, k.Runtime, id)
+				}
+			}
+			for _, id := range []string{"t", "f"} {
+				kit.NoErr(t, k.Retry(t.Context(), id, run.ID, perdure.Note{}))
+				time.Sleep(2 * time.Minute) // longer than the step's timeout
+				again := k.WaitForRun(id, run.ID, perdure.Suspended)
+				if len(again.Asks) != 1 || again.Asks[0].Kind != perdure.KindOutcome {
+					t.Errorf("%s waits for %+v", id, again.Asks)
+				}
+			}
+			if len(started.All()) != 1 || len(reconciled.All()) != 1 || fmt.Sprint(slices.Collect(maps.Keys(started.All()))) != fmt.Sprint(slices.Collect(maps.Keys(before))) {
+				t.Errorf("started under %v, reconciled under %v, before under %v", started.All(), reconciled.All(), before)
+			}
+			for key, n := range started.All() {
+				if n != 1 || reconciled.Of(key) <= before[key] {
+					t.Errorf("the step was started %d times, and reconciled %d times, before %d", n, reconciled.Of(key), before[key])
+				}
+			}
+		})
+	}
 }

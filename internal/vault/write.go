@@ -124,6 +124,9 @@ func (v *Vault) read(ctx context.Context, a *threads.Archived, take archive.Take
 		return fmt.Errorf("%w: the object %s of thread %s in %s is not the one that was written; nothing was changed: %w", fault.ErrCorrupt, a.Object, a.ID, v.place.URL(), err)
 	}
 	content, err := v.place.Get(ctx, a.Object)
+	if here := v.place.URL(); errors.Is(err, public.ErrNotFound) && here != a.Place {
+		return nil, fmt.Errorf("%w: thread %s was archived to %s, and the archive of this process is %s: %w", fault.ErrInvalid, a.ID, a.Place, here, err)
+	}
 	if errors.Is(err, public.ErrNotFound) {
 		return nil, damaged(err)
 	}
