@@ -75,9 +75,9 @@ func (p *place) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 // end is the end of a reader, which may be an error.
 type end func() error
 
-func (e end) Read([]byte) (int, error) { return 0, cmpErr(e(), io.EOF) }
+func (e end) Read([]byte) (int, error) { return 0, orElse(e(), io.EOF) }
 
-func cmpErr(err, otherwise error) error {
+func orElse(err, otherwise error) error {
 	if err != nil {
 		return err
 	}

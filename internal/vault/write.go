@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	public "github.com/perdure/perdure/archive"
@@ -214,21 +215,17 @@ func (z zipReader) Read(p []byte) (int, error) {
 // summed counts and hashes what is read.
 type summed struct {
 	r   io.Reader
-	h   interface{ Sum([]byte) []byte }
-	w   io.Writer
+	h   hash.Hash
 	n   int64
 	err error // of the reader, if it failed
 }
 
-func newSummed(r io.Reader) *summed {
-	h := sha256.New()
-	return &summed{r: r, h: h, w: h}
-}
+func newSummed(r io.Reader) *summed { return &summed{r: r, h: sha256.New()} }
 
 func (s *summed) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.n += int64(n)
-	s.w.Write(p[:n])
+	s.h.Write(p[:n])
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
