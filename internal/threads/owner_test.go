@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,11 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		}
 		_, err = eve.Import(ctx, &file, perdure.ImportOptions{As: "copy"})
 		kit.WantErr(t, "Import of another's thread", err, perdure.ErrInvalid)
+		upload, err := ann.Upload(ctx, strings.NewReader("x"), perdure.UploadRequest{})
+		kit.NoErr(t, err)
+		kit.WantErr(t, "DropUpload", eve.DropUpload(ctx, upload.ID), perdure.ErrNoUpload)
+		_, err = eve.Upload(ctx, strings.NewReader("x"), perdure.UploadRequest{User: "ann"})
+		kit.WantErr(t, "Upload for another", err, perdure.ErrInvalid)
 		plan, err := eve.PlanBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, All: true})
 		if err != nil || plan.Threads != 0 {
 			t.Errorf("PlanBulk = %+v, %v", plan, err)
@@ -142,7 +148,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {
