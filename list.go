@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -115,6 +116,28 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			}
 		}
 	}
+}
+
+// Counts is how many threads there are.
+type Counts struct {
+	Threads  int            `json:"threads"`
+	Statuses map[Status]int `json:"statuses"` // Idle: without a run
+	Asks     int            `json:"asks"`     // open ones that can be answered here
+}
+
+// Count counts the tenant's threads without reading those at rest. A thread whose
+// status changes meanwhile may count twice or not at all.
+func (r *Runtime) Count(ctx context.Context) (*Counts, error) {
+	statuses, asks, err := r.tenant.Count(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("perdure: counting threads: %w", err)
+	}
+	c := &Counts{Statuses: map[Status]int{}, Asks: asks}
+	for status, n := range statuses {
+		c.Statuses[cmp.Or(Status(status), Idle)] += n
+		c.Threads += n
+	}
+	return c, nil
 }
 
 // Watch yields immediately, and whenever the list of the tenant's threads may have

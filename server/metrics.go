@@ -172,9 +172,9 @@ type count struct {
 	at       time.Time
 }
 
-// counts caches the counts of tenants for a while, since counting reads the
-// summaries of all threads.
+// counts caches the counts of tenants for a while.
 type counts struct {
+	count   func(context.Context, *perdure.Runtime) (*count, error)
 	mu      sync.Mutex
 	tenants map[string]*counted
 }
@@ -204,7 +204,7 @@ func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
 	if own.last != nil && begun.Before(own.until) {
 		return own.last, nil
 	}
-	last, err := countThreads(ctx, c.Runtime)
+	last, err := n.count(ctx, c.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,29 @@ func (n *counts) tenant(name string) *counted {
 	return own
 }
 
-// countThreads counts what a runtime reaches.
+// countStatuses counts the threads and asks that a runtime reaches, without reading
+// all of them.
+func countStatuses(ctx context.Context, rt *perdure.Runtime) (*count, error) {
+	counts, err := rt.Count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &count{threads: counts.Threads, asks: counts.Asks, statuses: map[string]int{}}
+	for status, k := range counts.Statuses {
+		n.statuses[string(status)] = k
+	}
+	for t, err := range rt.List(ctx, perdure.ListOptions{Limit: 1}) {
+		if err == nil && t.Moved != "" { // the whole store has: nothing is to be done here
+			n.statuses, n.asks = map[string]int{kindMoved: n.threads}, 0
+		}
+	}
+	workers, err := rt.Workers(ctx)
+	n.workers = len(workers)
+	return n, cmp.Or(err, ctx.Err())
+}
+
+// countThreads counts and sums what a runtime reaches, from the summaries of all
+// threads.
 func countThreads(ctx context.Context, rt *perdure.Runtime) (*count, error) {
 	n := &count{statuses: map[string]int{}, spent: map[string]int64{}, at: time.Now().UTC()}
 	tenant := threads.Behind(rt)

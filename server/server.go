@@ -83,7 +83,8 @@ type Server struct {
 	stop    chan struct{} // closed by Close
 	once    sync.Once
 	meter   meter
-	counts  counts
+	counts  counts // of threads by status
+	sums    counts // of what they use
 	ledger  ledger
 	events  streamCounts
 	hub     feed.Hub
@@ -107,7 +108,8 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	o.TokenLimits, o.UserLimits = o.TokenLimits.or(tokenLimits), o.UserLimits.or(userLimits)
 	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{}), tokens: tokensOf(rt, o.Auth),
 		meter:  meter{requests: map[request]int64{}, took: map[string]*histogram{}},
-		counts: counts{tenants: map[string]*counted{}},
+		counts: counts{count: countStatuses, tenants: map[string]*counted{}},
+		sums:   counts{count: countThreads, tenants: map[string]*counted{}},
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}

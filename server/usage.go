@@ -11,7 +11,7 @@ func (s *Server) usageRoutes() { handle(s, api.UsageGet, s.getUsage) }
 // getUsage returns the counts of the caller's tenant, or of the one user that the
 // caller is limited to.
 func (s *Server) getUsage(ctx context.Context, c *Call, _ *api.Nothing) (*api.Usage, error) {
-	n, err := s.counts.of(ctx, c)
+	n, err := s.sums.of(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package threads_test
 
 import (
+	cmp2 "cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -138,6 +139,48 @@ func checkLists(t *testing.T, at string, rt *perdure.Runtime, s store.Store) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%s: lists (-journals +lists):\n%s", at, d)
+	}
+	counts, err := rt.Count(t.Context())
+	kit.NoErr(t, err)
+	for name, ids := range want {
+		if status, ok := strings.CutPrefix(name, "status "); ok && counts.Statuses[cmp2.Or(perdure.Status(status), perdure.Idle)] != len(ids) && len(erasing) == 0 {
+			t.Errorf("%s: %d threads are %q, counted: %v", at, len(ids), status, counts)
+		}
+	}
+	checkTimes(t, at, rt, erasing)
+}
+
+// checkTimes compares lists with times with the threads of a list without.
+func checkTimes(t *testing.T, at string, rt *perdure.Runtime, erasing []string) {
+	t.Helper()
+	var all []perdure.Summary
+	for s, err := range rt.List(t.Context(), perdure.ListOptions{}) {
+		kit.NoErr(t, err)
+		all = append(all, s)
+	}
+	for _, s := range all {
+		for _, o := range []perdure.ListOptions{{Created: s.Created}, {CreatedBefore: s.Created}, {Status: cmp2.Or(s.Status, perdure.Idle), Updated: s.Updated},
+			{Status: cmp2.Or(s.Status, perdure.Idle), UpdatedBefore: s.Updated}, {UpdatedBefore: s.Updated, CreatedBefore: s.Created.Add(time.Microsecond)}} {
+			var want, got []string
+			for _, s := range all {
+				within := func(t, since, before time.Time) bool {
+					return !t.Before(since) && (before.IsZero() || t.Before(before))
+				}
+				if within(s.Created, o.Created, o.CreatedBefore) && within(s.Updated, o.Updated, o.UpdatedBefore) && (o.Status == "" || cmp2.Or(s.Status, perdure.Idle) == o.Status) {
+					want = append(want, s.ID)
+				}
+			}
+			for s, err := range rt.List(t.Context(), o) {
+				kit.NoErr(t, err)
+				got = append(got, s.ID)
+			}
+			for _, ids := range []*[]string{&want, &got} {
+				*ids = slices.DeleteFunc(*ids, func(id string) bool { return slices.Contains(erasing, id) })
+			}
+			if !slices.Equal(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))) {
+				t.Errorf("%s: %+v yields %q, want %q", at, o, got, want)
+			}
+		}
 	}
 }
 

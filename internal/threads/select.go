@@ -101,6 +101,25 @@ func (r *Tenant) facets(q Query) (order string, facets []string) {
 	return byCreation, facet("all")
 }
 
+// first returns where the keys of an order begin that the query may select, and last
+// where they end, each "" if it does not say.
+func (q *Query) first(order string) string {
+	if order == byChange && q.Before != 0 {
+		return flip(minuteOf(q.Before))
+	}
+	return "" // a thread that was imported or restored is older than its name
+}
+
+func (q *Query) last(order string) string {
+	switch {
+	case order == byChange && q.Since != 0:
+		return flip(minuteOf(q.Since)) + "~"
+	case order == byCreation && q.CreatedSince != 0:
+		return newestFirst(incarnationAt(q.CreatedSince)) + "~"
+	}
+	return ""
+}
+
 // Select yields the summaries of the tenant's threads that q selects and that have
 // begun, newest first, after a cursor unless that is "". Damaged summaries are
 // rebuilt; damage that remains is reported last.
@@ -126,7 +145,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 			return
 		}
 		var damage error
-		for cells, err := range r.All.indexCells(ctx, facets, after) {
+		for cells, err := range r.All.indexCells(ctx, facets, max(after, q.first(order)), q.last(order)) {
 			if err != nil {
 				yield(listed{}, err)
 				return
@@ -155,8 +174,9 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 // facetLen returns the length of the facet in a key.
 func facetLen(key string) int { return strings.LastIndexByte(key, '/') + 1 }
 
-// indexCells yields the keys of facets after a cursor in groups that grow.
-func (c *Threads) indexCells(ctx context.Context, facets []string, cursor string) iter.Seq2[[]string, error] {
+// indexCells yields the keys of facets after a cursor, and up to another one unless
+// that is "", in groups that grow.
+func (c *Threads) indexCells(ctx context.Context, facets []string, cursor, last string) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		var group []string
 		size := 4
@@ -166,6 +186,9 @@ func (c *Threads) indexCells(ctx context.Context, facets []string, cursor string
 					yield(nil, err)
 				}
 				return
+			}
+			if last != "" && key[facetLen(key):] > last {
+				break
 			}
 			if group = append(group, key); len(group) == size {
 				if !yield(group, nil) {
@@ -433,4 +456,51 @@ func (c *Threads) indexAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Count returns how many of the tenant's threads have each status, and how many asks
+// are open.
+func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, asks int, err error) {
+	statuses = map[journal.Status]int{}
+	if r.Owner != nil {
+		err = r.count(ctx, Query{}, func(s Summary) {
+			statuses[s.Status]++
+			asks += s.Asks
+		})
+		return statuses, asks, err
+	}
+	if err := r.All.completeIndex(ctx); err != nil {
+		return nil, 0, err
+	}
+	// Of those that a worker has, or is to have, the summary tells more than the facet.
+	for _, status := range []journal.Status{"", journal.StatusSuspended, journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined,
+		journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, statusDamaged} {
+		n, err := store.Count(ctx, r.All.Store, r.All.facet(r.Part, "status", string(status)))
+		if err != nil && !IsDamage(err) {
+			return nil, 0, err
+		}
+		if n > 0 {
+			statuses[status] = n
+		}
+	}
+	for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning} {
+		if err := r.count(ctx, Query{Status: &status}, func(Summary) { statuses[status]++ }); err != nil {
+			return nil, 0, err
+		}
+	}
+	err = r.count(ctx, Query{Asks: true}, func(s Summary) { asks += s.Asks })
+	return statuses, asks, err
+}
+
+// count calls fn with each thread that a query selects and that is not damaged.
+func (r *Tenant) count(ctx context.Context, q Query, fn func(Summary)) error {
+	for s, err := range r.Select(ctx, q, "") {
+		switch {
+		case err == nil:
+			fn(s.Summary)
+		case !IsDamage(err): // lists report it
+			return err
+		}
+	}
+	return ctx.Err()
 }

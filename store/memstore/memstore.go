@@ -390,6 +390,22 @@ func (m *memory) page(prefix, after string) (cells []store.Cell) {
 	return cells
 }
 
+// Count implements store.Counter.
+func (s *Store) Count(ctx context.Context, prefix string) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	s.m.mu.RLock()
+	defer s.m.mu.RUnlock()
+	for key := range s.m.keys.from(prefix) {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		n++
+	}
+	return n, nil
+}
+
 func clone(c store.Cell) store.Cell {
 	c.Value = append([]byte{}, c.Value...)
 	return c

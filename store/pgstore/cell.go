@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"context"
 	"iter"
 
@@ -70,7 +69,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	return func(yield func(store.Cell, error) bool) {
-		end := behind(prefix)
+		end := store.PrefixEnd(prefix)
 		from := prefix
 		if after >= prefix {
 			from = after + "\x00" // the least key after it
@@ -112,14 +111,11 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// behind returns a key greater than all that begin with prefix.
-func behind(prefix string) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] < 0xff {
-			end := []byte(prefix[:i+1])
-			end[i]++
-			return end
-		}
+// Count implements store.Counter.
+func (s *Store) Count(ctx context.Context, prefix string) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
 	}
-	return bytes.Repeat([]byte{0xff}, store.MaxName+1)
+	err = s.query(ctx, s.sqlCount, func(scan func(...any) error) error { return scan(&n) }, []byte(prefix), store.PrefixEnd(prefix))
+	return n, err
 }

@@ -60,7 +60,7 @@ type Store struct {
 		conns []*pgx.Conn
 	}
 
-	sqlAppend, sqlAppendSoon, sqlWrite, sqlWriteSoon, sqlRead, sqlJournals, sqlGet, sqlList string
+	sqlAppend, sqlAppendSoon, sqlWrite, sqlWriteSoon, sqlRead, sqlJournals, sqlGet, sqlList, sqlCount string
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -122,6 +122,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.sqlRead = s.sql("SELECT j.last, e.seq, e.data FROM SCHEMA.journals j LEFT JOIN LATERAL (SELECT seq, data FROM SCHEMA.entries WHERE journal = j.id AND seq > $2 ORDER BY seq LIMIT $3) e ON true WHERE j.name = $1")
 	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
 	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")
+	s.sqlCount = s.sql("SELECT count(*) FROM SCHEMA.cells WHERE key >= $1 AND key < $2")
 	s.sqlList = s.sql("SELECT key, version, value FROM SCHEMA.cells WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3")
 	config.BeforeConnect = s.gate.enter
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {

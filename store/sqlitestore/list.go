@@ -66,6 +66,31 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
+// Count implements store.Counter.
+func (s *Store) Count(ctx context.Context, prefix string) (n int, err error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	err = s.readers.do(ctx, func(c *conn) error {
+		// The index of names is all that it reads.
+		stmt, err := c.prepare("SELECT count(*) FROM cells WHERE name >= ? AND name < ?")
+		if err != nil {
+			return err
+		}
+		defer stmt.reset()
+		stmt.bindText(1, []byte(prefix))
+		stmt.bindText(2, store.PrefixEnd(prefix))
+		if _, err = stmt.step(); err == nil {
+			n = int(stmt.columnInt64(0))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, s.readFailed(err)
+	}
+	return n, nil
+}
+
 // listing is a Journals or List under way. It passes over what is damaged, and
 // tells it at its end.
 type listing struct {

@@ -258,7 +258,7 @@ var cellCases = []testCase{
 }
 
 var listCases = []testCase{
-	{"list/ordered", `List yields exactly the keys with the prefix that come after the given one, ordered bytewise, with their values and versions. No character of a prefix is special, and no bound is too long.`,
+	{"list/ordered", `List yields exactly the keys with the prefix that come after the given one, ordered bytewise, with their values and versions. No character of a prefix is special, and no bound is too long. Count agrees with it.`,
 		func(k *kit) {
 			s := k.open()
 			keys := []string{"a", "a/", "a/1", "a/10", "a/2", "a/B", "a/_", "a/b", "a/é", "a/\xff", "a/\xff\xff", "a0", "aa", "b", "p%", "p%x", "p_", "p_x", "pax", "p*", "p*x", "p?x", "\x00", "\x00\x01", "\xff", "\xff\xff"}
@@ -282,6 +282,9 @@ var listCases = []testCase{
 			long := strings.Repeat("a", 3*store.MaxName)
 			for _, prefix := range []string{"", "a", "a/", "a/1", "p_", "p%", "p*", "\x00", "\xff", "a/\xff", "zz", "_", "%", long} {
 				check(prefix, "")
+				if n, err := store.Count(k.ctx, s, prefix); err != nil || n != len(k.keys(s, prefix, "")) {
+					k.Fatalf("Count(%q) = %d, %v; List yields %d", prefix, n, err, len(k.keys(s, prefix, "")))
+				}
 				for _, after := range []string{"a", "a/", "a/1", "a/5", "a/\xff", "p", "p_", "\x00", "\xff", "\xff\xff\xff", long, strings.Repeat("\xff", 3*store.MaxName)} {
 					check(prefix, after)
 				}
