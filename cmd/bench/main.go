@@ -39,6 +39,7 @@ var parts = []struct {
 	{"command", "measure the API's cost and the stock binary only", command},
 	{"tokens", "measure agents that stream to readers only", tokens},
 	{"scale", "measure many threads and processes only", scale},
+	{"lists", "measure lists of few and of many threads only", lists},
 	{"postgres", "measure PostgreSQL only", postgres},
 }
 

@@ -126,9 +126,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o, err := r.threads.Read(ctx, name); err == nil {
-		_ = r.threads.Summarise(ctx, o) // if it fails, a list that comes to the rough one does it
-	}
+	_ = r.threads.SummariseFork(ctx, name, from) // if it fails, a list that comes to the rough one reads the thread
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)
 	return f, err

@@ -161,6 +161,20 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 	return err
 }
 
+// SummariseFork completes the summary of a new fork by that of the other thread, so
+// that lists find it. It remains rough: the fork may be of an earlier point.
+func (c *Threads) SummariseFork(ctx context.Context, name, from string) error {
+	other, err := c.ReadSummary(ctx, from)
+	if err != nil {
+		return err
+	}
+	return c.replaceSummary(ctx, name, func(s Summary, known bool) (Summary, bool) {
+		changes := known && s.Rough && !s.Indexed
+		s.User, s.Flow, s.Meta = other.User, other.Flow, other.Meta
+		return s, changes
+	})
+}
+
 // replaceSummary replaces the summary of a thread by what change returns for it,
 // unless that is false, and brings the index up to date, see index.go. Known is
 // false if the summary cannot be read.
