@@ -1,0 +1,55 @@
+package threads
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Count returns how many of the tenant's threads have each status, and how many asks
+// are open.
+func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, asks int, err error) {
+	statuses = map[journal.Status]int{}
+	if r.Owner != nil {
+		err = r.count(ctx, Query{}, func(s Summary) {
+			statuses[s.Status]++
+			asks += s.Asks
+		})
+		return statuses, asks, err
+	}
+	if err := r.All.completeIndex(ctx); err != nil {
+		return nil, 0, err
+	}
+	// Of those that a worker has, or is to have, the summary tells more than the facet.
+	for _, status := range []journal.Status{"", journal.StatusSuspended, journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined,
+		journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, statusDamaged} {
+		n, err := store.Count(ctx, r.All.Store, r.All.facet(r.Part, "status", string(status)))
+		if err != nil && !IsDamage(err) {
+			return nil, 0, err
+		}
+		if n > 0 {
+			statuses[status] = n
+		}
+	}
+	for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning} {
+		if err := r.count(ctx, Query{Status: &status}, func(Summary) { statuses[status]++ }); err != nil {
+			return nil, 0, err
+		}
+	}
+	err = r.count(ctx, Query{Asks: true}, func(s Summary) { asks += s.Asks })
+	return statuses, asks, err
+}
+
+// count calls fn with each thread that a query selects and that is not damaged.
+func (r *Tenant) count(ctx context.Context, q Query, fn func(Summary)) error {
+	for s, err := range r.Select(ctx, q, "") {
+		switch {
+		case err == nil:
+			fn(s.Summary)
+		case !IsDamage(err): // lists report it
+			return err
+		}
+	}
+	return ctx.Err()
+}
