@@ -68,6 +68,14 @@ type Options struct {
 	// Archive is where archived threads are, see [Runtime.Archive]. Every process
 	// on a store that archives, restores or erases threads needs the same one.
 	Archive archive.Place
+	// Retention says which threads workers archive or erase once they are at rest,
+	// see [Retention]: the first rule that fits a thread counts, and a thread that
+	// none fits stays. The default is that nothing goes. Give all workers of a store
+	// the same rules.
+	Retention []Retention
+	// RetentionRate is how many threads a second Retention removes at most, for all
+	// workers together; 0 means 20.
+	RetentionRate int
 	// Development reports deps that change outside leaf steps, at the cost of a
 	// dump before each step.
 	Development bool
@@ -167,6 +175,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	c.opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
 	c.opts.DumpInterval = cmp.Or(opts.DumpInterval, 5*time.Second)
 	c.opts.MaxQueue = cmp.Or(opts.MaxQueue, 100)
+	c.opts.RetentionRate = cmp.Or(opts.RetentionRate, 20)
 	log := opts.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -215,11 +224,12 @@ func (o *Options) check() error {
 	if o.Lease != 0 && (o.Lease < lease.MinTTL || o.Lease > lease.MaxTTL) {
 		bad("Lease is %v, and has to be from %v to %v, or 0 for the default", o.Lease, lease.MinTTL, lease.MaxTTL)
 	}
-	for name, n := range map[string]int64{"Grace": int64(o.Grace), "DumpInterval": int64(o.DumpInterval), "MaxQueue": int64(o.MaxQueue)} {
+	for name, n := range map[string]int64{"Grace": int64(o.Grace), "DumpInterval": int64(o.DumpInterval), "MaxQueue": int64(o.MaxQueue), "RetentionRate": int64(o.RetentionRate)} {
 		if n < 0 {
 			bad("%s is negative", name)
 		}
 	}
+	errs = append(errs, o.checkRetention()...)
 	return errors.Join(append(errs, fault.CheckText("Options.Version", o.Version, 200))...)
 }
 

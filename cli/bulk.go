@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +105,7 @@ func (f *bulkFlags) fill(now time.Time) error {
 		}
 	}
 	if f.older != "" {
-		d, err := ago(f.older)
+		d, err := api.ParseAge(f.older)
 		if err == nil && !o.UpdatedBefore.IsZero() {
 			err = errors.New("give it or --updated-before, not both")
 		}
@@ -126,19 +125,6 @@ func (f *bulkFlags) fill(now time.Time) error {
 		o.Metadata[name] = value
 	}
 	return nil
-}
-
-// ago parses a time such as 30d, 12h or 90m.
-func ago(text string) (time.Duration, error) {
-	days, isDays := strings.CutSuffix(text, "d")
-	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n >= 0 && n < 100_000 {
-		return time.Duration(n * 24 * float64(time.Hour)), nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is not a time such as 30d, 12h or 90m", text)
-	}
-	return d, nil
 }
 
 // bulk plans a job, asks, starts it and waits for it.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 )
 
@@ -41,7 +42,7 @@ func TestBulk(t *testing.T) {
 // TestAgo parses times as people write them.
 func TestAgo(t *testing.T) {
 	for text, want := range map[string]string{"30d": "720h0m0s", "1.5d": "36h0m0s", "12h": "12h0m0s", "90m": "1h30m0s", "0s": "0s", "": "", "d": "", "-1d": "", "-2h": "", "soon": ""} {
-		d, err := ago(text)
+		d, err := api.ParseAge(text)
 		if got := d.String(); err == nil && got != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %v, %v", text, d, err)
 		}

@@ -176,9 +176,9 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("cancel", "  perdure cancel trip-7\n  perdure cancel trip-7 RUN --reason \"not needed\"", api.RunsCancel),
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
-	bulkCommand, asksCommand, answerCommand, rulesCommand,
+	bulkCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand,
-	serveCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, migrateCommand,
+	serveCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }
 

@@ -34,6 +34,7 @@ func serveCommand(a *app) *cobra.Command {
 	var quotaFile string
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
+	var keep keepFlags
 	engine := func(context.Context, *slog.Logger) (string, func(), error) { return "", func() {}, nil }
 	c := &cobra.Command{
 		Use:   "serve",
@@ -59,6 +60,9 @@ listens, is not ready, and tries again until it is.`,
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
 				return exit.Usage(fmt.Errorf("%w; use --insecure if that is what you want", err))
+			}
+			if err := keep.options(a, &o); err != nil {
+				return err
 			}
 			log := a.logger()
 			o.Logger, o.Observer = log, transitions{log}
@@ -134,6 +138,9 @@ listens, is not ready, and tries again until it is.`,
 			}
 			warnOfKeys(c.Context(), rt, log)
 			s.rt, s.api = rt, server.New(rt, so)
+			if worker {
+				logRules(log, o.Retention)
+			}
 			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", link.StoreName(url), "worker", worker, "process", os.Getpid())
 			err = s.run(c.Context(), l)
 			if err == nil {
@@ -159,6 +166,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringToInt64Var(&quota, "quota", nil, "what each tenant may have: threads=N,bytes=N,runs=N,starts=N,streams=N (runs at a time, starts a minute)")
 	f.StringVar(&quotaFile, "quota-file", "", "JSON file with the quotas of certain tenants, such as {\"acme\": {\"threads\": 5000}}; read again when it changes")
 	f.Int64Var(&maxUpload, "max-upload", 0, "size of the largest upload in bytes, up to 1 GiB; 0 means 64 MiB")
+	keep.add(f)
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	if a.opts.Engine != nil {
 		engine = a.opts.Engine(f)
@@ -316,6 +324,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // workerCommand returns the command that executes runs and serves nothing.
 func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
+	var keep keepFlags
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "execute the runs of a store",
@@ -337,6 +346,9 @@ cannot be reached, it tries again until it can.`,
 			if err != nil {
 				return err
 			}
+			if err := keep.options(a, &o); err != nil {
+				return err
+			}
 			o.Logger = a.logger()
 			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, new(atomic.Pointer[error]))
 			if err != nil {
@@ -344,11 +356,13 @@ cannot be reached, it tries again until it can.`,
 			}
 			defer closeStore()
 			warnOfKeys(c.Context(), rt, o.Logger)
+			logRules(o.Logger, o.Retention)
 			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), link.StoreName(url), os.Getpid())
 			return rt.Work(c.Context())
 		},
 	}
 	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
+	keep.add(c.Flags())
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
 	return c
 }

@@ -378,7 +378,7 @@ func (m *matrix) userSecret(t *testing.T, user string) string {
 // userOpen are the routes that name nothing of anyone's, with what they answer a
 // user who owns nothing.
 var userOpen = map[string]int{
-	"runs.new": 202, "threads.create": 409, "threads.list": 200, "archived.list": 200, "asks.list": 200, "rules.list": 200, "memory.list": 200,
+	"runs.new": 202, "threads.create": 409, "threads.list": 200, "archived.list": 200, "retention.get": 200, "retention.due": 200, "asks.list": 200, "rules.list": 200, "memory.list": 200,
 	"flows.list": 200, "workers.list": 200, "stats.get": 200, "me.get": 200, "tickets.create": 201, "uploads.create": 415, "usage.get": 200,
 	"bulk.plan": 200, "bulk.start": 202, "bulk.list": 200,
 	"GET /list-apps": 200, "GET /apps/{app}/app-info": 200, "POST /run": 404, "POST /run_sse": 404, "POST /resume": 404,

@@ -100,7 +100,7 @@ func (e *exposition) gauge(name, help string, value float64) {
 }
 
 // writeMetrics writes all metrics; n is nil if the store does not answer.
-func (s *Server) writeMetrics(w io.Writer, n *count) {
+func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStatus) {
 	e := &exposition{}
 	e.family("perdure_build_info", "gauge", "What this server is.")
 	e.sample("perdure_build_info", 1, "version", s.opts.Version, "goversion", runtime.Version())
@@ -112,6 +112,7 @@ func (s *Server) writeMetrics(w io.Writer, n *count) {
 	if s.quotas.on() {
 		s.quotas.writeTenants(e)
 	}
+	writeRetention(e, kept)
 	values := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(values)
 	e.gauge("go_goroutines", "Goroutines that exist.", float64(values[0].Value.Uint64()))

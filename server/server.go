@@ -139,6 +139,7 @@ func (s *Server) routes() {
 	s.threadRoutes()
 	s.runRoutes()
 	s.bulkRoutes()
+	s.retentionRoutes()
 	s.eventRoutes()
 	s.travelRoutes()
 	s.askRoutes()

@@ -147,7 +147,11 @@ func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *
 		s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
 		n = nil
 	}
+	kept, err := c.Runtime.Retention(ctx)
+	if err != nil {
+		kept = nil // the store does not answer: that is logged above
+	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.writeMetrics(w, n)
+	s.writeMetrics(w, n, kept)
 	return nil
 }

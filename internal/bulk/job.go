@@ -1,12 +1,9 @@
 // Package bulk carries out jobs that do one thing to many threads, in the
-// background, one worker at a time for each job. It may import store and
-// internal/threads, and what that imports.
+// background, one worker at a time for each job. It may import store, internal/duty
+// and threads, and what these import.
 //
-// A job is a cell, bulk/TENANT/ID. The worker that carries it out is its holder and
-// rewrites the cell with each page of threads, and several times within the lease;
-// every write is a compare-and-swap, so a worker that was replaced learns it with its
-// next write. If the cell does not change for a whole lease, others take over, as with
-// internal/lease: no clocks are compared.
+// A job is a cell, bulk/TENANT/ID. The worker that carries it out is its holder, see
+// package duty, and rewrites the cell with each page of threads.
 //
 // A page is written down before anything is done to its threads. Whoever takes over
 // begins with the rest of the page, of which some may be done already. What is done to

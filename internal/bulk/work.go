@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/duty"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
@@ -46,7 +47,7 @@ const (
 // Work carries out jobs until the context ends, one after the other.
 func Work(ctx context.Context, t *threads.Threads, lease time.Duration, v Verbs) {
 	ctx = store.Patient(ctx)
-	w := &worker{threads: t, lease: lease, verbs: v, id: threads.NewRunID(), seen: map[string]sight{}}
+	w := &worker{threads: t, lease: lease, verbs: v, id: threads.NewRunID(), seen: duty.Sights{}}
 	news := make(chan struct{}, 1)
 	over := make(chan struct{})
 	go func() {
@@ -92,13 +93,7 @@ type worker struct {
 	lease   time.Duration
 	verbs   Verbs
 	id      string
-	seen    map[string]sight // jobs that others hold
-}
-
-// sight is the version of a cell, and since when it has been seen.
-type sight struct {
-	version store.Version
-	since   time.Time
+	seen    duty.Sights // jobs that others hold
 }
 
 // look carries out the jobs that nobody does, and returns when to look again.
@@ -123,20 +118,15 @@ func (w *worker) look(ctx context.Context) (time.Duration, error) {
 			}
 			continue
 		case j.Holder != "":
-			s := w.seen[cell.Key]
-			if s.version != cell.Version {
-				w.seen[cell.Key] = sight{cell.Version, time.Now()}
-				wait = min(wait, w.lease)
-				continue
-			}
-			if left := w.lease - time.Since(s.since); left > 0 {
+			if left := w.seen.Wait(cell, w.lease); left > 0 {
 				wait = min(wait, left)
 				continue
 			}
 		}
 		delete(w.seen, cell.Key)
-		h := &hold{worker: w, key: cell.Key, version: cell.Version, job: j}
-		if err := h.carryOut(ctx); err != nil && !errors.Is(err, errLost) {
+		h := &hold{worker: w, job: j}
+		h.Hold = &duty.Hold{Store: w.threads.Store, Key: cell.Key, Version: cell.Version, Lease: w.lease, Encode: h.encode}
+		if err := h.carryOut(ctx); err != nil && !errors.Is(err, duty.ErrLost) {
 			return 0, err
 		}
 		wait = 0 // there may be others
@@ -150,23 +140,25 @@ func (w *worker) look(ctx context.Context) (time.Duration, error) {
 // hold is a job that this worker carries out.
 type hold struct {
 	*worker
-	key     string
-	version store.Version
-	job     *Job
-	redo    int // how many threads of the page may be done already
-	tries   int // of the first one, that failed for a reason that may not last
-	saved   time.Time
-	next    time.Time // when the rate allows the next thread
+	*duty.Hold
+	job   *Job
+	redo  int       // how many threads of the page may be done already
+	tries int       // of the first one, that failed for a reason that may not last
+	next  time.Time // when the rate allows the next thread
 }
 
-// errLost means that somebody else has the job, or that it was stopped.
-var errLost = errors.New("the bulk job is no longer held here")
+// encode returns the content of the job's cell.
+func (h *hold) encode() ([]byte, error) {
+	h.job.Beat++
+	h.job.Updated = clock.Micros()
+	return json.Marshal(h.job)
+}
 
 // carryOut carries out a job to its end, or until the context ends or it is lost.
 func (h *hold) carryOut(ctx context.Context) error {
 	j := h.job
 	j.Holder, h.redo = h.id, len(j.Page)
-	if err := h.save(ctx); err != nil {
+	if err := h.Save(ctx); err != nil {
 		return err
 	}
 	for {
@@ -194,9 +186,9 @@ func (h *hold) carryOut(ctx context.Context) error {
 		default:
 			j.fail(j.Later...)
 			j.Later, j.State, j.Holder, j.Ended = nil, Done, "", clock.Micros()
-			return h.save(ctx)
+			return h.Save(ctx)
 		}
-		if err := h.save(ctx); err != nil {
+		if err := h.Save(ctx); err != nil {
 			return err
 		}
 	}
@@ -204,7 +196,7 @@ func (h *hold) carryOut(ctx context.Context) error {
 
 // leave lets the job go after an error, so that nobody has to wait for the lease.
 func (h *hold) leave(ctx context.Context, err error) error {
-	if errors.Is(err, errLost) {
+	if errors.Is(err, duty.ErrLost) {
 		return err
 	}
 	return errors.Join(err, h.release(ctx))
@@ -215,7 +207,7 @@ func (h *hold) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	h.job.Holder = ""
-	return h.save(ctx)
+	return h.Save(ctx)
 }
 
 // list reads the next page.
@@ -223,26 +215,21 @@ func (h *hold) list(ctx context.Context) error {
 	j := h.job
 	var ids []string
 	var cursor string
-	err := h.during(ctx, func(ctx context.Context) (err error) {
+	err := h.During(ctx, func(ctx context.Context) (err error) {
 		ids, cursor, err = h.verbs.Page(ctx, j, pageSize)
 		return err
 	})
 	switch {
-	case err != nil && (errors.Is(err, errLost) || ctx.Err() != nil || threads.IsUnusable(err)):
+	case err != nil && (errors.Is(err, duty.ErrLost) || ctx.Err() != nil || threads.IsUnusable(err)):
 		return err
 	case err != nil && !final(err): // the job must not end because it could not see a thread
 		h.threads.Warn("listing the threads of a bulk job", err, "job", j.ID)
-		return h.pause(ctx, again)
+		return h.Pause(ctx, again)
 	case err != nil:
 		j.fail(newReport("", err))
 	}
 	j.Page, j.Cursor, j.Listed = ids, cursor, cursor == "" || err != nil
 	return nil
-}
-
-// passes reports whether an error is one of the store, which does not last.
-func passes(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrBusy)
 }
 
 // mostTries is how often a thread is tried again after an error that may not last.
@@ -258,24 +245,24 @@ func final(err error) bool {
 // apply does the first thread of the page.
 func (h *hold) apply(ctx context.Context) error {
 	j := h.job
-	if err := h.pause(ctx, time.Until(h.next)); err != nil {
+	if err := h.Pause(ctx, time.Until(h.next)); err != nil {
 		return err
 	}
 	h.next = time.Now().Add(time.Second / time.Duration(max(1, j.Rate)))
 	id := j.Page[0]
 	var got Outcome
-	err := h.during(ctx, func(ctx context.Context) (err error) {
+	err := h.During(ctx, func(ctx context.Context) (err error) {
 		got, err = h.verbs.Apply(ctx, j, id)
 		return err
 	})
 	switch {
-	case err != nil && (errors.Is(err, errLost) || ctx.Err() != nil || threads.IsUnusable(err)):
+	case err != nil && (errors.Is(err, duty.ErrLost) || ctx.Err() != nil || threads.IsUnusable(err)):
 		return err
-	case passes(err):
-		return h.pause(ctx, again)
+	case duty.Passes(err):
+		return h.Pause(ctx, again)
 	case got == Failed && err != nil && !final(err) && h.tries < mostTries:
 		h.tries++
-		return h.pause(ctx, again)
+		return h.Pause(ctx, again)
 	case got == Applied, got == Skipped && (h.redo > 0 || h.tries > 0) && j.Lists == 0: // it was done before
 		j.Done++
 		j.Gained = true
@@ -292,78 +279,4 @@ func (h *hold) apply(ctx context.Context) error {
 	}
 	j.Page, h.redo, h.tries = j.Page[1:], max(0, h.redo-1), 0
 	return nil
-}
-
-// during calls a function, and shows meanwhile that the job is held.
-func (h *hold) during(ctx context.Context, fn func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- fn(ctx) }()
-	beat := bell.New(h.untilBeat())
-	defer beat.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-beat.C:
-			if err := h.save(ctx); err != nil {
-				cancel()
-				<-done
-				return err
-			}
-			beat.Reset(h.untilBeat())
-		}
-	}
-}
-
-// pause waits, and shows meanwhile that the job is held.
-func (h *hold) pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 && h.untilBeat() > 0 {
-		return ctx.Err()
-	}
-	return h.during(ctx, func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(0, d)):
-		}
-		return ctx.Err()
-	})
-}
-
-func (h *hold) untilBeat() time.Duration { return h.lease/4 - time.Since(h.saved) }
-
-// save writes the job, unless somebody else has it.
-func (h *hold) save(ctx context.Context) error {
-	j := h.job
-	j.Beat++
-	j.Updated = clock.Micros()
-	value, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	for {
-		begun := time.Now()
-		version, err := h.threads.Store.Put(ctx, h.key, value, h.version)
-		if err == nil {
-			h.version, h.saved = version, begun
-			return nil
-		}
-		// The write may have happened, or a refusal be spurious.
-		cell, getErr := h.threads.Store.Get(ctx, h.key)
-		switch {
-		case errors.Is(getErr, store.ErrNotFound), getErr == nil && cell.Version != h.version && string(cell.Value) != string(value):
-			return errLost
-		case getErr == nil && cell.Version != h.version:
-			h.version, h.saved = cell.Version, begun
-			return nil
-		case !errors.Is(err, store.ErrConflict) && !passes(err):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }

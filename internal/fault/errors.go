@@ -320,10 +320,17 @@ func CheckText(what, text string, limit int) error {
 	return nil
 }
 
-// CheckMetadata refuses metadata that is too long or not UTF-8.
+// SeenKey is the key of the metadata that says that someone has seen a failure. Only
+// the runtime writes it.
+const SeenKey = "perdure.seen"
+
+// CheckMetadata refuses metadata that is too long or not UTF-8, or the runtime's own.
 func CheckMetadata(metadata map[string]string) error {
 	size := 0
 	for k, v := range metadata {
+		if k == SeenKey {
+			return fmt.Errorf("%w: the metadata %s is the runtime's own; say that a failure was seen with MarkSeen, or perdure seen", ErrInvalid, SeenKey)
+		}
 		if err := errors.Join(CheckText("a metadata key", k, 200), CheckText("metadata", v, 16<<10)); err != nil {
 			return err
 		}

@@ -66,6 +66,7 @@ type Archived struct {
 	From    string            `json:"from,omitempty"` // the name under which it is or was archived
 	Name    string            `json:"name,omitempty"` // the name under which it is or was restored
 	ID      string            `json:"id,omitempty"`
+	Tenant  string            `json:"tenant,omitempty"`
 	IDCell  string            `json:"idcell,omitempty"` // the key of the cell that leads from the id
 	User    string            `json:"user,omitempty"`
 	Title   string            `json:"title,omitempty"`
@@ -74,7 +75,8 @@ type Archived struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 	Created int64             `json:"created,omitempty"`
 	Updated int64             `json:"updated,omitempty"`
-	At      int64             `json:"at,omitempty"` // when it was archived
+	At      int64             `json:"at,omitempty"`   // when it was archived
+	Back    int64             `json:"back,omitempty"` // when it was restored
 
 	Seq   uint64   `json:"seq,omitempty"`  // of its last entry
 	Head  string   `json:"head,omitempty"` // the hash of that entry

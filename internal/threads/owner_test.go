@@ -93,6 +93,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			"SetMetadata": here(func(id string) error {
 				return eve.SetMetadata(ctx, id, nil, map[string]string{"a": "b"}, note)
 			}),
+			"MarkSeen":   here(func(id string) error { return eve.MarkSeen(ctx, id, note) }),
 			"Signal":     here(func(id string) error { return eve.Signal(ctx, id, "s", "", perdure.SignalOptions{}) }),
 			"StartAgain": here(func(id string) error { _, err := eve.StartAgain(ctx, id, "", note); return err }),
 			"StateAt":    here(func(id string) error { _, err := eve.StateAt(ctx, id, 1); return err }),
@@ -124,6 +125,9 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		for a, err := range eve.Archived(ctx, perdure.ArchivedOptions{}) {
 			t.Errorf("Archived = %+v, %v", a, err)
 		}
+		for i, err := range eve.RetentionDue(ctx, perdure.RetentionOptions{}) {
+			t.Errorf("RetentionDue = %+v, %v", i, err)
+		}
 		_, err = eve.Import(ctx, &file, perdure.ImportOptions{As: "copy"})
 		kit.WantErr(t, "Import of another's thread", err, perdure.ErrInvalid)
 		upload, err := ann.Upload(ctx, strings.NewReader("x"), perdure.UploadRequest{})
@@ -145,10 +149,10 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			t.Errorf("Bulks = %v, %v", jobs, err)
 		}
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
-			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Tenant": true, "User": true,
+			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {

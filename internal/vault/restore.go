@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -247,7 +248,7 @@ func (v *Vault) show(ctx context.Context, a *threads.Archived, o *threads.Opened
 			return nil, errAgain
 		}
 		next := *now
-		next.State = threads.InStore
+		next.State, next.Back = threads.InStore, clock.Micros()
 		return &next, nil
 	})
 	if errors.Is(err, errAgain) { // another process has decided otherwise
@@ -286,6 +287,6 @@ func (v *Vault) removeObject(ctx context.Context, a *threads.Archived) (*threads
 		if now == nil || now.State != threads.InStore || now.Name != a.Name || now.Object != a.Object {
 			return now, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots}, nil
+		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots, Back: now.Back}, nil
 	})
 }

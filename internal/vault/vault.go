@@ -217,7 +217,7 @@ func (v *Vault) Purge(ctx context.Context, self string) error {
 // record returns what the cell of a thread says once its object is written.
 func (v *Vault) record(ctx context.Context, o *threads.Opened) (*threads.Archived, error) {
 	t := o.Thread
-	a := &threads.Archived{State: threads.Archiving, From: o.Name, ID: t.ID, IDCell: v.tenant.IDKey(t.ID), User: t.User, Title: t.Title, Status: threads.StatusOf(t), Meta: t.Meta,
+	a := &threads.Archived{State: threads.Archiving, From: o.Name, ID: t.ID, Tenant: v.tenant.Name, IDCell: v.tenant.IDKey(t.ID), User: t.User, Title: t.Title, Status: threads.StatusOf(t), Meta: t.Meta,
 		Created: t.Created, Updated: t.Time, Seq: t.Seq, Head: t.Head.String(), Place: v.place.URL(), Object: objectName(threads.Self(o.Name), t.Seq)}
 	if n := len(t.Runs); n > 0 {
 		a.Flow = t.Runs[n-1].Flow

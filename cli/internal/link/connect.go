@@ -286,6 +286,9 @@ func (c *Connector) runtimeOptions(o perdure.Options) perdure.Options {
 	}
 	all.Concurrency = cmp.Or(o.Concurrency, all.Concurrency)
 	all.Lease = cmp.Or(o.Lease, all.Lease)
+	if o.Retention != nil {
+		all.Retention, all.RetentionRate = o.Retention, cmp.Or(o.RetentionRate, all.RetentionRate)
+	}
 	switch {
 	case all.Observer == nil:
 		all.Observer = o.Observer
