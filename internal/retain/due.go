@@ -141,7 +141,12 @@ func (k *Keeper) expired(ctx context.Context, t *threads.Tenant, now int64, afte
 				yield(nil, err)
 				return
 			}
-			rule := k.Rules.For(t.Name, a.Flow)
+			flow, err := k.archivedFlow(ctx, a.Archived)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			rule := k.Rules.For(t.Name, flow)
 			if rule == nil || rule.KeepArchived <= 0 || a.State != threads.InArchive || !over(a.At, rule.KeepArchived, now) {
 				continue
 			}
@@ -155,6 +160,25 @@ func (k *Keeper) expired(ctx context.Context, t *threads.Tenant, now int64, afte
 			}
 		}
 	}
+}
+
+// archivedFlow returns the flow whose rule counts for an archived thread: for a child
+// that of the thread that spawned it, if that is in the archive too.
+func (k *Keeper) archivedFlow(ctx context.Context, a *threads.Archived) (string, error) {
+	for range mostDepth {
+		if len(a.Of) == 0 || threads.IsFork(threads.Self(a.From)) {
+			break
+		}
+		parent, _, err := k.Threads.ReadArchived(ctx, a.Of[0])
+		if err != nil {
+			return "", err
+		}
+		if parent == nil || parent.State != threads.InArchive {
+			break
+		}
+		a = parent
+	}
+	return a.Flow, nil
 }
 
 // checkArchived says what depends on an archived thread.

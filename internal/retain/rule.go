@@ -52,8 +52,14 @@ func (rules Rules) least(tenant string, archive bool) (least time.Duration, any 
 		if archive {
 			d, goes = r.KeepArchived, r.KeepArchived > 0
 		}
-		if goes && (r.Tenant == "" || r.Tenant == tenant) && (!any || d < least) {
+		if r.Tenant != "" && r.Tenant != tenant {
+			continue
+		}
+		if goes && (!any || d < least) {
 			least, any = d, true
+		}
+		if r.Flow == "" {
+			break // no later rule counts
 		}
 	}
 	return least, any

@@ -30,6 +30,7 @@ type State struct {
 	Begun  int64   `json:"begun"`            // the last look
 	Ended  int64   `json:"ended,omitempty"`  // 0 while it goes on
 	Vault  int64   `json:"vault,omitempty"`  // when a look at the archive last began
+	Idle   int64   `json:"idle,omitempty"`   // how long the last look took, in microseconds, if it removed nothing
 	Page   []going `json:"page,omitempty"`   // the threads to remove next
 }
 
@@ -152,7 +153,7 @@ func (w *worker) turn(ctx context.Context) (time.Duration, error) {
 		if left := w.seen.Wait(cell, w.lease); left > 0 {
 			return left, nil
 		}
-	} else if left := clock.Until(st.Begun) + w.every; st.Ended > 0 && left > 0 && left <= w.every { // a clock may have been wrong
+	} else if left := clock.Until(st.Begun) + w.pause(st); st.Ended > 0 && left > 0 && left <= w.pause(st) { // a clock may have been wrong
 		return left, nil
 	}
 	clear(w.seen)
@@ -177,7 +178,13 @@ func (w *worker) turn(ctx context.Context) (time.Duration, error) {
 	// So that nobody has to wait for the lease.
 	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return clock.Until(st.Begun) + w.every, errors.Join(err, h.Save(done))
+	return clock.Until(st.Begun) + w.pause(w.state), errors.Join(err, h.Save(done))
+}
+
+// pause returns the time from one look to the next: at least ten times what a look takes
+// that finds nothing, so that many threads which stay do not keep the store busy.
+func (w *worker) pause(st State) time.Duration {
+	return max(w.every, 10*time.Duration(st.Idle)*time.Microsecond)
 }
 
 func (w *worker) change(f func(*State)) {
@@ -197,7 +204,8 @@ func (w *worker) encode() (value []byte, err error) {
 
 // look completes what another worker has left, and removes what is to be removed.
 func (w *worker) look(ctx context.Context, h *duty.Hold) error {
-	left, archive := []going(nil), false
+	left, archive, removed := []going(nil), false, 0
+	begun := time.Now()
 	w.change(func(st *State) {
 		left = slices.Clone(st.Page)
 		if every := w.Rules.interval(true); every > 0 && over(st.Vault, every, st.Begun) {
@@ -227,7 +235,13 @@ func (w *worker) look(ctx context.Context, h *duty.Hold) error {
 		if err != nil {
 			return err
 		}
+		removed += v.gone() + v.report.Expired
 	}
+	w.change(func(st *State) {
+		if st.Idle = 0; removed == 0 {
+			st.Idle = time.Since(begun).Microseconds()
+		}
+	})
 	return nil
 }
 
