@@ -68,7 +68,8 @@ type Rebuilt struct {
 // Rebuild restores data that is derived from journals and was lost or damaged:
 // hints of due work and of timers, the summaries that List shows, and the cells
 // that map ids to threads; those of ended threads are repaired when the id is used.
-// It reads the threads of all tenants, completes interrupted erases, and drops
+// It reads the threads of all tenants, completes interrupted erases, also those of
+// users, and drops
 // interrupted imports after an hour. It leaves intact data alone, so it can be
 // called at any time, alongside workers and as often as you like. Workers do the
 // same occasionally, at a gentle pace.
@@ -78,5 +79,5 @@ type Rebuilt struct {
 // reports what it did even if it returns an error.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b, err := upkeep.Rebuild(ctx, r.core.threads)
-	return (*Rebuilt)(b), errors.Join(err, r.vault().Tidy(ctx))
+	return (*Rebuilt)(b), errors.Join(err, r.vault().Tidy(ctx), r.core.finishUsers(ctx))
 }

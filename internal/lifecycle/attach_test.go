@@ -229,7 +229,7 @@ func TestWhoReachesAnUpload(t *testing.T) {
 		kit.WantErr(t, "an upload for somebody else", err, perdure.ErrInvalid)
 		time.Sleep(threads.UploadLife)
 		kit.WantErr(t, "an old one", start(rt, u.ID), perdure.ErrNoUpload)
-		kit.NoErr(t, threads.Behind(rt).DropUploads(t.Context(), "ann"))
+		kit.NoErr(t, threads.Behind(rt).DropUploads(t.Context(), func(user string) bool { return user == "ann" }, func(string) error { return nil }))
 		for cell := range s.List(t.Context(), "upload", "") {
 			t.Errorf("left behind: %s", cell.Key)
 		}

@@ -209,6 +209,11 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 	if err := e.dependents(ctx, threads.Seen(self, &journal.Thread{ID: a.ID})); err != nil {
 		return err
 	}
+	if a.State != threads.Erasing {
+		if err := r.tenant.NoteErased(ctx, a.User, threads.NotedArchived, self, a.Head); err != nil {
+			return err
+		}
+	}
 	if a, err = r.beginErasing(ctx, self); err != nil {
 		return err
 	}
@@ -241,7 +246,7 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 	}
 	// What leads here goes last: the cell of the id or, for a dependent, its own.
 	cells := []string{threads.ArchivedKey(self), idCell}
-	if e.depth > 0 || idCell == "" {
+	if e.depth > 0 || e.byName || idCell == "" {
 		cells = []string{idCell, threads.ArchivedKey(self)}
 	}
 	for _, key := range cells {

@@ -86,6 +86,7 @@ type eraser struct {
 	closed    store.Version // of the gate, if this eraser closed it
 	archiving bool          // it leaves the thread in the archive
 	archived  bool          // the thread went there, whatever was asked for
+	byName    bool          // nobody knows its id: the gate and the archive's cell lead to it
 }
 
 // The bounds of an eraser.
@@ -142,6 +143,9 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 				return err
 			}
 		}
+		if err := e.testify(ctx, o); err != nil {
+			return err
+		}
 		if err := e.clear(ctx, name, o.Thread); err != nil {
 			return err
 		}
@@ -166,7 +170,7 @@ func (e *eraser) drop(ctx context.Context, name string) error {
 // mark closes the gate of a thread that is already erased, as one that never
 // began is before its gate is closed. From then on the gate leads to the id.
 func (e *eraser) mark(ctx context.Context, name, idCell string) error {
-	if idCell == "" || e.depth == 0 { // the id cell goes last anyway
+	if idCell == "" || e.depth == 0 && !e.byName { // the id cell goes last anyway
 		return nil
 	}
 	_, err := store.Update(ctx, e.life.threads.Store, threads.GateKey(name), func(gate store.Cell) ([]byte, error) {

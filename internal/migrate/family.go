@@ -26,6 +26,8 @@ var families = []struct {
 	{"thread/", copied},          // summaries
 	{"id/", copied},              // map ids to names
 	{"used/", copied},            // ids of erased threads
+	{"erasing/", copied},         // erases of users under way
+	{"erased/", copied},          // receipts of those that have ended
 	{"archived/", copied},        // threads in the archive, and those that came back
 	{"pin/", copied},             // forks and children
 	{"gate/", copied},            // erases under way

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -67,6 +68,17 @@ func (s *Shelf) cells(ctx context.Context, prefix, behind string) ([]store.Cell,
 		}
 	}
 	return all, nil
+}
+
+// UserRoots returns what the names of the cells begin with that hold what agents keep
+// for a user of a tenant.
+func UserRoots(t *threads.Tenant, user string) map[Kind]string {
+	roots := map[Kind]string{}
+	for kind, ns := range map[Kind][]string{Memory: {"user", user}, Rule: {user}, Credential: {user}} {
+		s := New(hostOf(t), kind)
+		roots[kind] = s.root + s.prefix(ns)
+	}
+	return roots
 }
 
 // Clear removes the values of a namespace and of all below it, also damaged

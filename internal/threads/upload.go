@@ -229,23 +229,38 @@ func (r *Tenant) UploadBytes(ctx context.Context) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// DropUploads removes all uploads of a user.
-func (r *Tenant) DropUploads(ctx context.Context, user string) error {
-	var own []string
+// DropUploads removes the uploads of the users that of selects, also those that are
+// not complete. It first calls each with the name of each, which has nothing of the
+// user.
+func (r *Tenant) DropUploads(ctx context.Context, of func(user string) bool, each func(name string) error) error {
+	own, err := r.uploadsOf(ctx, of)
+	for _, name := range own {
+		if err == nil {
+			err = each(name)
+		}
+		if err == nil {
+			err = r.All.dropUpload(ctx, name)
+		}
+	}
+	return err
+}
+
+// CountUploads returns how many uploads users have.
+func (r *Tenant) CountUploads(ctx context.Context, of func(user string) bool) (int, error) {
+	own, err := r.uploadsOf(ctx, of)
+	return len(own), err
+}
+
+func (r *Tenant) uploadsOf(ctx context.Context, of func(user string) bool) (names []string, err error) {
 	for u, err := range r.All.uploads(ctx, r.Part+".") {
 		if err != nil {
-			return err
+			return names, err
 		}
-		if u.User == user {
-			own = append(own, u.ID)
-		}
-	}
-	for _, name := range own {
-		if err := r.All.dropUpload(ctx, name); err != nil {
-			return err
+		if of(u.User) {
+			names = append(names, u.ID)
 		}
 	}
-	return nil
+	return names, nil
 }
 
 // OpenBlob returns a file that a thread was given, and its bytes in chunks.
