@@ -199,35 +199,3 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 	}
 	return nil
 }
-
-func eraseCommand(a *app) *cobra.Command {
-	var in api.EraseThread
-	var yes bool
-	c := &cobra.Command{
-		Use:     "erase THREAD",
-		Short:   api.ThreadsErase.Title,
-		Long:    "Erase a thread and everything stored for it, for good. What it did outside is not\nundone. A thread that forks or children depend on can only be erased together\nwith them.",
-		Example: "  perdure erase trip-7\n  perdure erase trip-7 --dependents --yes --reason \"asked by the customer\"",
-		Args:    arguments(1, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			in.Thread = args[0]
-			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				if _, err := l.Client.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1}); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) && !errors.Is(err, perdure.ErrArchived) {
-					return err
-				}
-				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for good"); err != nil {
-					return err
-				}
-				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)
-				if err == nil && a.term.JSON {
-					return a.term.PrintJSON(struct{}{})
-				}
-				return err
-			})
-		},
-	}
-	c.Flags().BoolVar(&in.Dependents, "dependents", false, "erase forks and children too")
-	c.Flags().StringVar(&in.Reason, "reason", "", "why, for the record")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return c
-}

@@ -177,7 +177,7 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	bulkCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
-	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand,
+	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand, receiptCommand,
 	serveCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }

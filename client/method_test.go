@@ -451,16 +451,17 @@ func TestAReusedIDIsNotFollowed(t *testing.T) {
 
 // differ says why a method is not the same over HTTP.
 var differ = map[string]string{
-	"Flows":     "it has to ask the server",
-	"Close":     "there is nothing to close",
-	"Work":      "workers are next to the store",
-	"Tenant":    "the tenant is that of the token",
-	"User":      "the user is that of the token",
-	"Rebuild":   "it repairs a store",
-	"ExportKey": "each export names it, and VerifyExport shows it",
-	"Tag":       "events and threads have it as their life",
-	"Life":      "it is for those who read a store in pieces",
-	"Watch":     "a list is followed by events.watch",
+	"Flows":        "it has to ask the server",
+	"Close":        "there is nothing to close",
+	"Work":         "workers are next to the store",
+	"Tenant":       "the tenant is that of the token",
+	"User":         "the user is that of the token",
+	"Rebuild":      "it repairs a store",
+	"ExportKey":    "each export names it, and VerifyExport shows it",
+	"CheckReceipt": "UserReceipt returns the receipt to compare with",
+	"Tag":          "events and threads have it as their life",
+	"Life":         "it is for those who read a store in pieces",
+	"Watch":        "a list is followed by events.watch",
 
 	"Asks":   "of the API: the asks of all threads",
 	"Follow": "of the API: events, deltas and the end of a run over one connection",

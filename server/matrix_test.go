@@ -224,7 +224,8 @@ func TestMatrixWrongTokensGetNothing(t *testing.T) {
 
 // matrixMakes are operations about something of the caller's own, whatever others
 // have under the same name.
-var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "memory.put": true, "memory.delete": true, "tickets.create": true}
+var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "memory.put": true, "memory.delete": true, "tickets.create": true,
+	"users.data": true, "users.erase": true, "users.receipt": true}
 
 func TestMatrixOtherTenantsGetNothing(t *testing.T) {
 	m := newMatrix(t)

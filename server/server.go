@@ -140,6 +140,7 @@ func (s *Server) routes() {
 	s.runRoutes()
 	s.bulkRoutes()
 	s.retentionRoutes()
+	s.userRoutes()
 	s.eventRoutes()
 	s.travelRoutes()
 	s.askRoutes()
