@@ -91,7 +91,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/threads`, below},
 		{`\./internal/(archive|lifecycle)`, below + `|PERDURE/internal/threads`},
 		{`\./internal/vault`, below + `|PERDURE/(archive|internal/(threads|archive|lifecycle))`},
-		{`\./internal/erasure`, below + `|PERDURE/(archive|internal/(threads|archive|lifecycle|engine|shelf|bulk|bell))`},
+		{`\./internal/erasure`, below + `|PERDURE/(archive|internal/(threads|archive|lifecycle|engine|shelf|bulk|duty|bell))`},
 		{`\./internal/upkeep`, below + `|PERDURE/internal/(threads|archive|lifecycle)`},
 		{`\./internal/backup`, below + `|PERDURE/internal/(threads|archive)`},
 		{`\./internal/migrate`, below + `|PERDURE/(store/seal|internal/(threads|archive|lifecycle|upkeep))`},
