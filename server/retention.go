@@ -53,9 +53,9 @@ func writeRetention(e *exposition, st *perdure.RetentionStatus) {
 		return
 	}
 	e.family("perdure_retention_removed_total", "counter", "Threads of the tenant that were archived, erased, or erased from the archive (expired) by rules.")
-	for action, n := range map[string]int64{"archived": st.Total.Archived, "erased": st.Total.Erased, "expired": st.Total.Expired} {
-		e.sample("perdure_retention_removed_total", float64(n), "action", action)
-	}
+	e.sample("perdure_retention_removed_total", float64(st.Total.Archived), "action", "archived")
+	e.sample("perdure_retention_removed_total", float64(st.Total.Erased), "action", "erased")
+	e.sample("perdure_retention_removed_total", float64(st.Total.Expired), "action", "expired")
 	e.family("perdure_retention_skipped", "gauge", "Threads of the tenant whose time has come and that stay, by reason.")
 	for _, reason := range []string{perdure.RetentionPinned, perdure.RetentionUnseen, perdure.RetentionChild, perdure.RetentionDamaged, perdure.RetentionChanged, perdure.RetentionFailed} {
 		e.sample("perdure_retention_skipped", float64(st.Skipped[reason]), "reason", reason)

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -220,7 +219,7 @@ func (k *Keeper) alive(ctx context.Context, self string) (string, error) {
 	case err == nil && o.Thread.Seq == 0 && o.Thread.Foreign == "":
 		return "", nil
 	case o.Thread.ID == "":
-		return strings.TrimSpace(self), nil
+		return self, nil
 	}
 	return o.Thread.ID, nil
 }
