@@ -95,9 +95,6 @@ type bulkWhat struct {
 	Place      string      `json:"place,omitempty"` // of exports
 }
 
-// listed are the statuses that a list can select.
-var listed = []Status{Queued, Running, Suspended, Paused, Blocked, Quarantined, Succeeded, Failed, Cancelled, Damaged, Idle}
-
 func (q *BulkRequest) check() error {
 	all := q.Filter
 	all.After, all.Limit = "", 0
@@ -108,8 +105,6 @@ func (q *BulkRequest) check() error {
 	switch {
 	case !slices.Contains(BulkVerbs, q.Verb):
 		return fmt.Errorf("%w: there is no bulk verb %.40q; there are %q", fault.ErrInvalid, q.Verb, BulkVerbs)
-	case q.Filter.Status != "" && !slices.Contains(listed, q.Filter.Status):
-		return fmt.Errorf("%w: there is no status %.40q; there are %q", fault.ErrInvalid, q.Filter.Status, listed)
 	case q.Filter.After != "" || q.Filter.Limit != 0:
 		return fmt.Errorf("%w: the filter of a bulk job has neither After nor Limit", fault.ErrInvalid)
 	case reflect.ValueOf(all).IsZero() && !q.All:
@@ -119,7 +114,27 @@ func (q *BulkRequest) check() error {
 	case q.Dependents && q.Verb != BulkErase:
 		return fmt.Errorf("%w: Dependents is for the verb %s", fault.ErrInvalid, BulkErase)
 	}
-	return errors.Join(query.Check(), fault.CheckText("the key", q.Key, 500), (Note{By: q.By, Reason: q.Reason}).check())
+	return errors.Join(q.Filter.check(), query.Check(), checkStored(q.Filter), fault.CheckText("the key", q.Key, 500), (Note{By: q.By, Reason: q.Reason}).check())
+}
+
+// checkStored refuses a filter that would select other threads once it was stored.
+func checkStored(o ListOptions) error {
+	text, err := json.Marshal(o)
+	var stored ListOptions
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the filter cannot be stored: %w", fault.ErrInvalid, err)
+	}
+	given, kept := o.query(), stored.query()
+	if len(given.Meta) == 0 {
+		given.Meta = nil
+	}
+	if !reflect.DeepEqual(given, kept) {
+		return fmt.Errorf("%w: the filter cannot be stored as it is, and would select other threads", fault.ErrInvalid)
+	}
+	return nil
 }
 
 // PlanBulk returns what a bulk job would find if it began now. It changes nothing.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
@@ -20,7 +22,7 @@ type ListOptions struct {
 	Status   Status            `json:"status,omitempty"`   // Idle: threads without a run
 	Metadata map[string]string `json:"metadata,omitempty"` // only threads with all of these, of at most 256 bytes each
 	Asks     bool              `json:"asks,omitempty"`     // only those with open asks that can be answered here
-	AsksOf   []string          `json:"asks_of,omitempty"`  // only those with one that some of these may answer: users, and groups as group:NAME; nil: anyone
+	AsksOf   []string          `json:"asks_of,omitempty"`  // only those with one that some of these may answer: users, and groups as group:NAME; nil: anyone; else at least one
 	Expiring bool              `json:"expiring,omitempty"` // only those with open asks, soonest to expire first
 
 	// The times of the last change and of the creation, if they are not zero:
@@ -36,9 +38,14 @@ type ListOptions struct {
 
 func (o *ListOptions) query() threads.Query {
 	q := threads.Query{User: o.User, Flow: o.Flow, Meta: o.Metadata, Asks: o.Asks, Who: o.AsksOf, Expiry: o.Expiring}
-	for to, t := range map[*int64]time.Time{&q.Since: o.Updated, &q.Before: o.UpdatedBefore, &q.CreatedSince: o.Created, &q.CreatedBefore: o.CreatedBefore} {
-		if !t.IsZero() {
-			*to = t.UnixMicro()
+	// To a query 0 is no limit, and no thread is as old as the first microsecond.
+	for _, b := range []struct {
+		to    *int64
+		t     time.Time
+		least int64
+	}{{&q.Since, o.Updated, 0}, {&q.Before, o.UpdatedBefore, 1}, {&q.CreatedSince, o.Created, 0}, {&q.CreatedBefore, o.CreatedBefore, 1}} {
+		if !b.t.IsZero() {
+			*b.to = max(b.t.UnixMicro(), b.least)
 		}
 	}
 	if o.Status != "" {
@@ -49,6 +56,19 @@ func (o *ListOptions) query() threads.Query {
 		q.Status = &status
 	}
 	return q
+}
+
+// listed are the statuses that a list can select.
+var listed = []Status{Queued, Running, Suspended, Paused, Blocked, Quarantined, Succeeded, Failed, Cancelled, Damaged, Idle}
+
+func (o *ListOptions) check() error {
+	switch {
+	case o.Status != "" && !slices.Contains(listed, o.Status):
+		return fmt.Errorf("%w: there is no status %.40q; there are %q", fault.ErrInvalid, o.Status, listed)
+	case o.AsksOf != nil && len(o.AsksOf) == 0:
+		return fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", fault.ErrInvalid)
+	}
+	return nil
 }
 
 // fits reports whether a thread is selected.
@@ -95,10 +115,14 @@ type Summary struct {
 // skip: it finds threads by one of the options, in the order Metadata, Expiring, Asks
 // and AsksOf, User, Status, Flow, and looks at these for the others. A damaged
 // summary is rebuilt from its journal. Damage that remains is reported last, as
-// ErrCorrupt. On a store without [store.Batcher] a status may lag behind the journal
+// ErrCorrupt; options that make no sense are ErrInvalid. On a store without [store.Batcher] a status may lag behind the journal
 // for a moment.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
+		if err := o.check(); err != nil {
+			yield(Summary{}, err)
+			return
+		}
 		n := 0
 		for s, err := range r.tenant.Select(ctx, o.query(), o.After) {
 			if err != nil {

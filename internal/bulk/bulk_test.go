@@ -495,6 +495,10 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		"all threads, in JSON":       {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Metadata: map[string]string{}}},
 		"metadata that is too long":  {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Metadata: map[string]string{"a": strings.Repeat("x", 300)}}},
 		"a status that is none":      {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Status: "fine"}},
+		"asks of nobody":             {Verb: perdure.BulkErase, Filter: perdure.ListOptions{AsksOf: []string{}}},
+		"asks of nobody, of a user":  {Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann", AsksOf: []string{}}},
+		"text that JSON changes":     {Verb: perdure.BulkErase, Filter: perdure.ListOptions{Flow: "a\xff"}},
+		"a time that JSON has not":   {Verb: perdure.BulkErase, Filter: perdure.ListOptions{UpdatedBefore: time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		"a page":                     {Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann", Limit: 3}},
 		"no archive":                 {Verb: perdure.BulkArchive, Filter: one},
 		"a rate":                     {Verb: perdure.BulkErase, Filter: one, Rate: -1},
@@ -504,6 +508,10 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	} {
 		_, err := rt.StartBulk(t.Context(), q)
 		kit.WantErr(t, name, err, perdure.ErrInvalid)
+		if name != "no archive" && name != "a filter that is too large" {
+			_, err = rt.PlanBulk(t.Context(), q)
+			kit.WantErr(t, "plan of "+name, err, perdure.ErrInvalid)
+		}
 	}
 	if !slices.Contains(perdure.BulkVerbs, perdure.BulkErase) {
 		t.Error("no erase")

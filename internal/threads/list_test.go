@@ -42,6 +42,24 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 		expect("all", perdure.ListOptions{}, "c", "b", "a")
 		expect("since the very moment", perdure.ListOptions{Updated: middle}, "c")
 		expect("since a moment later", perdure.ListOptions{Updated: middle.Add(time.Microsecond)})
+		for _, early := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), time.Unix(0, 999)} {
+			expect("before all", perdure.ListOptions{UpdatedBefore: early})
+			expect("created before all", perdure.ListOptions{CreatedBefore: early})
+			expect("before all, by status", perdure.ListOptions{UpdatedBefore: early, Status: perdure.Succeeded})
+			expect("since ever", perdure.ListOptions{Updated: early, Created: early}, "c", "b", "a")
+			expect("since ever, by status", perdure.ListOptions{Updated: early, Status: perdure.Succeeded}, "a")
+			plan, err := k.PlanBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{UpdatedBefore: early}})
+			kit.NoErr(t, err)
+			if plan.Threads != 0 {
+				t.Errorf("a job for what changed before %v would erase %d threads", early, plan.Threads)
+			}
+		}
+		for _, o := range []perdure.ListOptions{{AsksOf: []string{}}, {Status: "fine"}} {
+			var err error
+			for _, err = range k.List(t.Context(), o) {
+			}
+			kit.WantErr(t, "a list that makes no sense", err, perdure.ErrInvalid)
+		}
 		expect("with asks", perdure.ListOptions{Asks: true}, "b")
 		time.Sleep(time.Hour)
 		title := "new"
