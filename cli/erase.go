@@ -53,13 +53,18 @@ such as in who answered an ask.`,
 			}
 			in.Thread = args[0]
 			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				if _, err := l.Client.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1}); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) && !errors.Is(err, perdure.ErrArchived) {
+				_, unread := l.Client.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1})
+				if unread != nil && !canErase(unread) {
+					return unread
+				}
+				err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for good")
+				if err != nil && errors.Is(unread, perdure.ErrNoThread) {
+					return unread
+				}
+				if err != nil {
 					return err
 				}
-				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for good"); err != nil {
-					return err
-				}
-				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)
+				_, err = client.Do(ctx, l.Client, api.ThreadsErase, in)
 				if err == nil && a.term.JSON {
 					return a.term.PrintJSON(struct{}{})
 				}
@@ -74,6 +79,12 @@ such as in who answered an ask.`,
 	c.Flags().BoolVar(&u.dryRun, "dry-run", false, "with --user: only show how much there is")
 	c.Flags().StringVarP(&u.output, "output", "o", "", "with --user: file for the receipt; it must not exist")
 	return c
+}
+
+// canErase reports whether there may be something to erase of a thread that cannot be
+// read. If there is no thread, there may be the rest of one whose erase was killed.
+func canErase(err error) bool {
+	return errors.Is(err, perdure.ErrCorrupt) || errors.Is(err, perdure.ErrNewer) || errors.Is(err, perdure.ErrArchived) || errors.Is(err, perdure.ErrNoThread) || errors.Is(err, perdure.ErrErased)
 }
 
 // userErase is a request to erase a user.

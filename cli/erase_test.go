@@ -1,13 +1,49 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 )
+
+// TestEraseThatWasKilled: an erase that was killed once nobody can read the thread any
+// more is completed by another one.
+func TestEraseThatWasKilled(t *testing.T) {
+	p := stored(t)
+	p.run("", "run", "echo", "tea", "--thread", "t").want(exit.OK)
+	s, err := store.Open(t.Context(), p.flags[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := perdure.New(t.Context(), faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if c.Op == store.OpDrop {
+			return faulty.CrashBefore
+		}
+		return faulty.None
+	}), perdure.Options{}, p.flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Erase(t.Context(), "t", perdure.EraseOptions{}); !errors.Is(err, faulty.ErrInjected) {
+		t.Fatalf("Erase: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.run("", "show", "t").want(exit.NotFound, "was erased")
+	p.run("", "erase", "t", "--yes").want(exit.OK)
+	p.run("", "erase", "t", "--yes").want(exit.NotFound)
+	if r := p.run("", "show", "t").want(exit.NotFound); strings.Contains(r.err, "was erased") {
+		t.Errorf("the erase is not complete: %s", r.err)
+	}
+}
 
 // TestEraseUser erases a user, with a server and directly on a store, and checks the
 // receipt without either.
