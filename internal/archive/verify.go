@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,8 +83,16 @@ func (a *Archive) verifyNamed(ctx context.Context, name string, v *Verification)
 		return nil, fmt.Errorf("perdure: verifying thread %s after entry %d: %w", thread, v.Good, err)
 	}
 	t := o.Thread
+	leaving := false
+	if !v.OK() {
+		var err error
+		if leaving, err = a.threads.IsLeaving(ctx, name); err != nil {
+			return nil, fmt.Errorf("perdure: verifying thread %s: %w", thread, err)
+		}
+		v.Thread = cmp.Or(v.Thread, t.ID, seen.ID)
+	}
 	switch {
-	case t.Erased:
+	case t.Erased, leaving:
 		return nil, fmt.Errorf("%w: %q", fault.ErrErased, thread)
 	case v.Entries == 0 && v.OK() && seen.Seq == 0:
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)

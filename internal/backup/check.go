@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (m *Manifest) verify(ctx context.Context, s store.Store) error {
 		case err != nil:
 			return fmt.Errorf("verifying %s: %w", key, err)
 		case !v.OK():
-			return fmt.Errorf("%w: %s: %s", fault.ErrCorrupt, key, v.Problem)
+			return fmt.Errorf("%w: thread %s: %s", fault.ErrCorrupt, cmp.Or(v.Thread, key), v.Problem)
 		}
 		m.Threads++
 	}

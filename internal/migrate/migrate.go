@@ -20,6 +20,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -391,7 +392,7 @@ func (m *migration) verify(ctx context.Context, t *threads.Threads) error {
 				return fmt.Errorf("verifying %s: %w", key, err)
 			}
 			if !v.OK() {
-				return fmt.Errorf("%w: %s: %s", fault.ErrCorrupt, key, v.Problem)
+				return fmt.Errorf("%w: thread %s: %s", fault.ErrCorrupt, cmp.Or(v.Thread, key), v.Problem)
 			}
 			m.report.Threads++
 			m.report.Entries += v.Entries

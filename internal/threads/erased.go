@@ -65,6 +65,24 @@ func (c *Threads) IsErased(ctx context.Context, name string) (bool, error) {
 	return false, err
 }
 
+// IsLeaving reports whether what is in the store under a name is the rest of a thread
+// that was or is being erased or archived, or the beginning of one that is being
+// restored. Values are missing there, and nothing is damaged.
+func (c *Threads) IsLeaving(ctx context.Context, name string) (bool, error) {
+	a, _, err := c.ReadArchived(ctx, name)
+	if err == nil && a != nil && a.Live() != name {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, fault.ErrCorrupt) {
+		return false, err
+	}
+	gone, err := c.IsErased(ctx, name)
+	if errors.Is(err, fault.ErrCorrupt) {
+		err = nil
+	}
+	return gone, err
+}
+
 // IsDropped reports whether the journal of a thread was dropped.
 func (c *Threads) IsDropped(ctx context.Context, name string) (bool, error) {
 	for _, err := range c.Store.Read(ctx, JournalKey(name), 0) {
