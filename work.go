@@ -48,12 +48,18 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 func (r *Runtime) Work(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	var jobs sync.WaitGroup
-	jobs.Go(func() { bulk.Work(working, r.core.threads, r.core.opts.Lease, bulkVerbs{r.core}) })
+	jobs.Go(func() { r.WorkBulk(working) })
 	jobs.Go(func() { r.core.keeper().Work(working, r.core.opts.Lease) })
 	err := r.core.staff.Work(ctx)
 	stop()
 	jobs.Wait()
 	return err
+}
+
+// WorkBulk carries out bulk jobs, of all tenants, until the context ends, and nothing
+// else: it executes no runs. [Runtime.Work] does both.
+func (r *Runtime) WorkBulk(ctx context.Context) {
+	bulk.Work(ctx, r.core.threads, r.core.opts.Lease, bulkVerbs{r.core})
 }
 
 // Rebuilt reports what a Rebuild found and did.

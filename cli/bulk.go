@@ -100,7 +100,7 @@ func (f *bulkFlags) fill(now time.Time) error {
 		if f.times[i] == "" {
 			continue
 		}
-		if *to, err = time.Parse(time.RFC3339, f.times[i]); err != nil {
+		if *to, err = time.Parse(time.RFC3339, f.times[i]); err != nil || to.IsZero() {
 			return fmt.Errorf("--%s: %q is not a time such as 2006-01-02T15:04:05Z", timesOf[i].name, f.times[i])
 		}
 	}
@@ -118,6 +118,9 @@ func (f *bulkFlags) fill(now time.Time) error {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
 			return fmt.Errorf("--metadata: %q is not NAME=VALUE", text)
+		}
+		if _, twice := o.Metadata[name]; twice {
+			return fmt.Errorf("--metadata: %q is there twice", name)
 		}
 		if o.Metadata == nil {
 			o.Metadata = map[string]string{}
@@ -198,13 +201,10 @@ const bulkEvery = 500 * time.Millisecond
 
 // follows shows the progress of a job until it has ended.
 func (a *app) follows(ctx context.Context, l *link.Link, job *perdure.Bulk, of int) error {
-	stop := func() error { return nil }
-	if l.Runtime != nil {
-		stop = l.Work(ctx)
-	} else {
+	defer l.WorkBulk(ctx)()
+	if l.Runtime == nil || job.Verb == perdure.BulkRetry || job.Verb == perdure.BulkCancel {
 		a.idle(ctx, l)
 	}
-	defer stop()
 	a.hint("job %s; it does not depend on this command", safe.Label(job.ID))
 	told := ""
 	for job.State == perdure.BulkRunning {
@@ -233,7 +233,7 @@ func (a *app) follows(ctx context.Context, l *link.Link, job *perdure.Bulk, of i
 	if job.Failed > 0 {
 		return &exit.Error{Code: exit.Failed, Err: errors.New(terminal.Count(job.Failed, "thread", "threads") + " failed"), Next: a.command("bulk show", "", job.ID) + " says why"}
 	}
-	return stop()
+	return nil
 }
 
 // bulkJob prints a job.

@@ -22,9 +22,16 @@ func TestBulk(t *testing.T) {
 		p.run("", "bulk", "erase", "--status", "failed", "--older", "1h", "--yes").want(exit.OK, "no thread matches")
 		p.run("", "bulk", "erase", "--older", "soon").want(exit.BadUsage, "such as 30d")
 		p.run("", "bulk", "erase", "--metadata", "a=b", "--dry-run").want(exit.OK, "it would erase 0 threads")
+		p.run("", "bulk", "erase", "--metadata", "a=b", "--metadata", "a=c").want(exit.BadUsage, `"a" is there twice`)
+		p.run("", "run", "echo", "x", "--metadata", "a=b", "--metadata", "a=c").want(exit.BadUsage, `"a" is there twice`)
+		p.run("", "bulk", "erase", "--user", "ann", "--updated-before", "0001-01-01T00:00:00Z").want(exit.BadUsage, "--updated-before")
+		p.run("", "bulk", "erase", "--updated-before", "1970-01-01T00:00:00Z", "--yes").want(exit.OK, "no thread matches")
 		p.run("", "bulk", "erase", "--created-before", "yesterday").want(exit.BadUsage, "--created-before")
 		p.run("", "bulk", "cancel", "--user", "eve", "--yes").want(exit.OK, "no thread matches")
 		p.run("", "bulk", "cancel", "--user", "bob", "--yes", "--reason", "spring").want(exit.OK, "done: 3 done, 0 skipped, 0 failed")
+		for _, id := range []string{"wa", "wb", "wc"} {
+			p.ended(id) // a run that has begun ends with a worker
+		}
 		p.run("", "threads", "--status", "cancelled").want(exit.OK, "wa", "wb", "wc")
 		p.run("", "fork", "a", "--as", "copy").want(exit.OK)
 		p.run("", "bulk", "erase", "--status", "failed", "--yes", "--json").want(exit.OK, `"done": 4`)
@@ -37,6 +44,20 @@ func TestBulk(t *testing.T) {
 		p.run("", "bulk", "stop", id).want(exit.Conflict, "is done")
 		p.run("", "bulk", "show", "nope").want(exit.NotFound, "bulk list")
 	})
+}
+
+// TestBulkExecutesNoRuns cancels and erases runs that wait for a worker.
+func TestBulkExecutesNoRuns(t *testing.T) {
+	p := stored(t)
+	for _, id := range []string{"a", "b", "c"} {
+		p.run("", "run", "echo", "x", "--thread", id, "--user", "ann", "--detach").want(exit.OK)
+		p.run("", "run", "echo", "x", "--thread", "e"+id, "--user", "bob", "--detach").want(exit.OK)
+	}
+	p.run("", "bulk", "cancel", "--user", "ann", "--yes").want(exit.OK, "done: 3 done, 0 skipped, 0 failed")
+	p.run("", "bulk", "erase", "--status", "queued", "--user", "bob", "--yes").want(exit.OK, "done: 3 done, 0 skipped, 0 failed")
+	if r := p.run("", "threads", "--status", "succeeded", "--json").want(exit.OK); strings.Contains(r.out, `"id"`) {
+		t.Errorf("runs were executed:\n%s", r.out)
+	}
 }
 
 // TestAgo parses times as people write them.

@@ -197,6 +197,9 @@ func setField(f api.Field, in reflect.Value, texts []string) error {
 					return fmt.Errorf("%q: %w", text, err)
 				}
 			}
+			if v.MapIndex(reflect.ValueOf(name)).IsValid() {
+				return fmt.Errorf("%q is there twice", name)
+			}
 			v.SetMapIndex(reflect.ValueOf(name), item)
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:

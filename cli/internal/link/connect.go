@@ -214,6 +214,21 @@ func (l *Link) Work(ctx context.Context) (stop func() error) {
 	})
 }
 
+// WorkBulk carries out the bulk jobs of a store in this process, but no runs, until it
+// is stopped. With a server it does nothing.
+func (l *Link) WorkBulk(ctx context.Context) (stop func()) {
+	if l.Runtime == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	working.Go(func() { l.Runtime.WorkBulk(ctx) })
+	return func() {
+		cancel()
+		working.Wait()
+	}
+}
+
 // StoreHere returns the URL of the store that the flags name, or of the one that dev
 // made in this folder.
 func (c *Connector) StoreHere() (string, error) {
