@@ -152,7 +152,7 @@ var plain = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	reflect.TypeFor[perdure.Status](): {Type: "string", Enum: []any{"", perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused,
-		perdure.Blocked, perdure.Quarantined, perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged}},
+		perdure.Blocked, perdure.Quarantined, perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged, perdure.Idle}},
 	reflect.TypeFor[perdure.Policy](): {Type: "string", Enum: []any{"", perdure.Enqueue, perdure.Reject, perdure.Interrupt, perdure.Steer, perdure.Beside}},
 	reflect.TypeFor[Scope]():          {Type: "string", Enum: []any{ScopeRead, ScopeRun, ScopeAnswer, ScopeAdmin}},
 }

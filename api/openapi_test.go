@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 )
 
@@ -18,6 +20,22 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		t.Fatal(err)
+	}
+	var list struct {
+		Parameters []struct {
+			Name   string
+			Schema struct{ Enum []perdure.Status }
+		}
+	}
+	if err := json.Unmarshal(doc.Paths["/v1/threads"]["get"], &list); err != nil {
+		t.Fatal(err)
+	}
+	idle := false
+	for _, p := range list.Parameters {
+		idle = idle || p.Name == "status" && slices.Contains(p.Schema.Enum, perdure.Idle)
+	}
+	if !idle {
+		t.Error("a list cannot ask for threads without a run")
 	}
 	n := 0
 	for _, p := range doc.Paths {

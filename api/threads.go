@@ -31,9 +31,11 @@ type ListThreads struct {
 	Created       time.Time `query:"created" json:"-" jsonschema:"only threads created at this time or later"`
 	CreatedBefore time.Time `query:"created_before" json:"-" jsonschema:"only threads created before this time"`
 
-	Asks  bool   `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
-	After string `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
-	Limit int    `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
+	Asks     bool     `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
+	AsksOf   []string `query:"asks_of" json:"-" jsonschema:"only threads with an open ask that one of these may answer, each a user, or a group as group:NAME"`
+	Expiring bool     `query:"expiring" json:"-" jsonschema:"only threads with open asks, soonest to expire first"`
+	After    string   `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
+	Limit    int      `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
 
 // ThreadPage is a page of threads, in the order of [perdure.Runtime.List].

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -10,18 +11,33 @@ import (
 
 // PlanBulk returns what a bulk job would find if it began now.
 func (c *Client) PlanBulk(ctx context.Context, q perdure.BulkRequest) (*perdure.BulkPlan, error) {
-	return Do(ctx, c, api.BulkPlan, bulkRequest(&q))
+	in, err := bulkRequest(&q)
+	if err != nil {
+		return nil, err
+	}
+	return Do(ctx, c, api.BulkPlan, in)
 }
 
 // StartBulk begins a job that does one thing to all threads that a filter selects:
 // see [perdure.Runtime.StartBulk]. A request without a Key is given one, so that it
 // can be repeated after a lost connection. By is the token's subject.
 func (c *Client) StartBulk(ctx context.Context, q perdure.BulkRequest) (*perdure.Bulk, error) {
-	return Do(ctx, c, api.BulkStart, api.StartBulk{Key: cmp.Or(q.Key, newID()), BulkRequest: bulkRequest(&q)})
+	in, err := bulkRequest(&q)
+	if err != nil {
+		return nil, err
+	}
+	return Do(ctx, c, api.BulkStart, api.StartBulk{Key: cmp.Or(q.Key, newID()), BulkRequest: in})
 }
 
-func bulkRequest(q *perdure.BulkRequest) api.BulkRequest {
-	return api.BulkRequest{Verb: q.Verb, Filter: q.Filter, All: q.All, Dependents: q.Dependents, Rate: q.Rate, Reason: q.Reason}
+// bulkRequest returns a request as it is sent. It refuses options that JSON would drop.
+func bulkRequest(q *perdure.BulkRequest) (api.BulkRequest, error) {
+	switch {
+	case q.Filter.After != "" || q.Filter.Limit != 0:
+		return api.BulkRequest{}, fmt.Errorf("%w: the filter of a bulk job has neither After nor Limit", perdure.ErrInvalid)
+	case q.Filter.AsksOf != nil && len(q.Filter.AsksOf) == 0:
+		return api.BulkRequest{}, fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", perdure.ErrInvalid)
+	}
+	return api.BulkRequest{Verb: q.Verb, Filter: q.Filter, All: q.All, Dependents: q.Dependents, Rate: q.Rate, Reason: q.Reason}, nil
 }
 
 // Bulk returns a bulk job.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -118,6 +119,24 @@ func TestAsksAreListedAndAnswered(t *testing.T) {
 			}
 		}
 		synctest.Wait() // a list may lag behind
+		servertest.Must(s.rt.Create(ctx, perdure.CreateRequest{Thread: "without asks"}))(t)
+		for _, o := range []perdure.ListOptions{{AsksOf: []string{"bob", "group:g"}}, {AsksOf: []string{"bob"}, Limit: 2}, {Expiring: true}} {
+			want := servertest.All(t, s.rt.List(ctx, o))
+			if same(t, want, servertest.All(t, s.List(ctx, o))); len(want) < 2 || len(want) > 3 {
+				t.Errorf("%v: %d threads", o, len(want))
+			}
+		}
+		for _, list := range []iter.Seq2[perdure.Summary, error]{s.rt.List(ctx, perdure.ListOptions{AsksOf: []string{}}), s.List(ctx, perdure.ListOptions{AsksOf: []string{}})} {
+			n := 0
+			for _, err := range list {
+				if n++; !errors.Is(err, perdure.ErrInvalid) {
+					t.Error(err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("a list of the asks of nobody has %d items, not one error", n)
+			}
+		}
 		of := map[string][]string{}
 		var ids []string
 		for a, err := range s.Asks(ctx, api.ListAsks{Limit: 1}) {
@@ -230,6 +249,14 @@ func TestThreadsAreMadeListedChangedAndErased(t *testing.T) {
 				o.After = want[1].Cursor
 				if d := cmp.Diff(servertest.All(t, s.rt.List(ctx, o)), servertest.All(t, s.List(ctx, o))); d != "" {
 					t.Errorf("%v: %s", o, d)
+				}
+			}
+		}
+		for _, o := range []perdure.ListOptions{{User: "u1", Limit: 1}, {User: "u1", After: "c"}, {User: "u1", AsksOf: []string{}}} {
+			q := perdure.BulkRequest{Verb: perdure.BulkErase, Filter: o}
+			for name, err := range map[string]error{"plan": second(s.PlanBulk(ctx, q)), "job": second(s.StartBulk(ctx, q)), "plan of the runtime": second(s.rt.PlanBulk(ctx, q))} {
+				if !errors.Is(err, perdure.ErrInvalid) {
+					t.Errorf("%s of %v: %v", name, o, err)
 				}
 			}
 		}
@@ -454,6 +481,7 @@ var differ = map[string]string{
 	"Flows":        "it has to ask the server",
 	"Close":        "there is nothing to close",
 	"Work":         "workers are next to the store",
+	"WorkBulk":     "workers are next to the store",
 	"Tenant":       "the tenant is that of the token",
 	"User":         "the user is that of the token",
 	"Rebuild":      "it repairs a store",

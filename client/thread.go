@@ -48,7 +48,11 @@ func (c *Client) GetPage(ctx context.Context, thread string, p perdure.RunPage) 
 func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
 	return func(yield func(perdure.Summary, error) bool) {
 		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow,
-			Updated: o.Updated, UpdatedBefore: o.UpdatedBefore, Created: o.Created, CreatedBefore: o.CreatedBefore, Asks: o.Asks, After: o.After}
+			Updated: o.Updated, UpdatedBefore: o.UpdatedBefore, Created: o.Created, CreatedBefore: o.CreatedBefore, Asks: o.Asks, AsksOf: o.AsksOf, Expiring: o.Expiring, After: o.After}
+		if o.AsksOf != nil && len(o.AsksOf) == 0 {
+			yield(perdure.Summary{}, fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", perdure.ErrInvalid))
+			return
+		}
 		for _, k := range slices.Sorted(maps.Keys(o.Metadata)) {
 			q.Metadata = append(q.Metadata, k+"="+o.Metadata[k])
 		}

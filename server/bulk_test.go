@@ -48,5 +48,13 @@ func TestBulkNeedsTheScopeOfItsVerb(t *testing.T) {
 	m.Do("POST", "/v1/bulk", `{"verb":"erase"}`).Problem(400, "invalid")
 	m.Do("POST", "/v1/bulk", `{"verb":"sing","filter":{"flow":"none"}}`).Problem(400, "invalid")
 	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"flow":"none","colour":"red"}}`).Problem(400, "body")
+	for _, filter := range []string{`{"asks_of":[]}`, `{"user":"ann","asks_of":[]}`} {
+		m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":`+filter+`}`).Problem(400, "invalid")
+		m.Do("POST", "/v1/bulk/plan", `{"verb":"erase","filter":`+filter+`}`).Problem(400, "invalid")
+	}
+	for _, query := range []string{"asks_of=", "asks_of=ann&asks_of=", "metadata=a=b&metadata=a=c", "status=fine"} {
+		m.Do("GET", "/v1/threads?"+query, "").Problem(400, "invalid")
+	}
+	m.Do("GET", "/v1/threads?asks_of=ann&asks_of=group:g&metadata=a=b&metadata=b=c&status=idle", "").Want(200)
 	m.Do("GET", "/v1/bulk/none", "").Problem(404, "no-bulk")
 }

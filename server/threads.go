@@ -74,11 +74,17 @@ func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) 
 	if in.Status != "" && in.Status != perdure.Idle && !slices.Contains(statuses, in.Status) {
 		return nil, api.Invalid("query status: there is no %.40q; there are %q", in.Status, append([]perdure.Status{perdure.Idle}, statuses...))
 	}
+	if slices.Contains(in.AsksOf, "") {
+		return nil, api.Invalid("query asks_of: it is empty; name who, or leave it out for anyone")
+	}
 	var metadata map[string]string
 	for _, pair := range in.Metadata {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, api.Invalid("query metadata: %.60q is not of the form KEY=VALUE", pair)
+		}
+		if _, twice := metadata[k]; twice {
+			return nil, api.Invalid("query metadata: %.60q is there twice", k)
 		}
 		if metadata == nil {
 			metadata = map[string]string{}
@@ -86,7 +92,7 @@ func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) 
 		metadata[k] = v
 	}
 	page := &api.ThreadPage{Threads: []perdure.Summary{}}
-	page.Next, err = c.list(ctx, in.After, perdure.ListOptions{User: in.User, Flow: in.Flow, Status: in.Status, Metadata: metadata, Asks: in.Asks,
+	page.Next, err = c.list(ctx, in.After, perdure.ListOptions{User: in.User, Flow: in.Flow, Status: in.Status, Metadata: metadata, Asks: in.Asks, AsksOf: in.AsksOf, Expiring: in.Expiring,
 		Updated: in.Updated, UpdatedBefore: in.UpdatedBefore, Created: in.Created, CreatedBefore: in.CreatedBefore}, func(t perdure.Summary) bool {
 		page.Threads = append(page.Threads, t)
 		return len(page.Threads) < limit
