@@ -171,7 +171,8 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 //
 // What was done stays done if the job is stopped. If a worker dies, the threads of
 // its last page that turn out to need nothing count as done. A job is known for 30
-// days after its end.
+// days after its end. A tenant, and each user of it, may have 20 jobs that are running
+// or wait for a worker; another one is ErrQuota.
 func (r *Runtime) StartBulk(ctx context.Context, q BulkRequest) (*Bulk, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -238,7 +239,7 @@ func (r *Runtime) StopBulk(ctx context.Context, id string) (*Bulk, error) {
 	return r.setBulk(ctx, id, BulkStopped)
 }
 
-// ResumeBulk continues a job that was stopped.
+// ResumeBulk continues a job that was stopped. ErrQuota is as with StartBulk.
 func (r *Runtime) ResumeBulk(ctx context.Context, id string) (*Bulk, error) {
 	return r.setBulk(ctx, id, BulkRunning)
 }

@@ -99,7 +99,8 @@ var (
 	// ErrNoUpload: there is no such upload, or it has expired.
 	ErrNoUpload = fault.ErrNoUpload
 	// ErrQuota: a server refuses what would exceed a quota of the tenant; a
-	// [QuotaError] says which. A runtime in a program has no quotas.
+	// [QuotaError] says which. A runtime in a program has none but that
+	// of running bulk jobs, see [Runtime.StartBulk].
 	ErrQuota = fault.ErrQuota
 	// ErrNoAsk: there is no such ask.
 	ErrNoAsk = fault.ErrNoAsk

@@ -485,6 +485,36 @@ func TestWhoReachesWhat(t *testing.T) {
 	})
 }
 
+// TestRunningJobsAreBounded starts as many jobs as a tenant and its users may have,
+// without a worker.
+func TestRunningJobsAreBounded(t *testing.T) {
+	rt := kit.Runtime(t, memstore.New(), perdure.Options{})
+	one := perdure.BulkRequest{Verb: perdure.BulkCancel, All: true}
+	starters := map[string]*perdure.Runtime{"ann": rt.User("ann"), "bob": rt.User("bob"), "the tenant": rt, "another": rt.Tenant("another")}
+	for name, r := range starters {
+		var last *perdure.Bulk
+		for i := range 20 {
+			q := one
+			q.Key = fmt.Sprint(name, i)
+			var err error
+			last, err = r.StartBulk(t.Context(), q)
+			kit.NoErr(t, err)
+		}
+		_, err := r.StartBulk(t.Context(), one)
+		kit.WantErr(t, "one more of "+name, err, perdure.ErrQuota)
+		again := one
+		again.Key = name + "19"
+		_, err = r.StartBulk(t.Context(), again)
+		kit.WantErr(t, "the same of "+name, err, nil)
+		_, err = r.StopBulk(t.Context(), last.ID)
+		kit.NoErr(t, err)
+		_, err = r.StartBulk(t.Context(), one)
+		kit.WantErr(t, "after a stop of "+name, err, nil)
+		_, err = r.ResumeBulk(t.Context(), last.ID)
+		kit.WantErr(t, "a resume of "+name, err, perdure.ErrQuota)
+	}
+}
+
 // TestRequestsThatMakeNoSense are refused.
 func TestRequestsThatMakeNoSense(t *testing.T) {
 	rt := kit.Runtime(t, memstore.New(), perdure.Options{})

@@ -107,6 +107,11 @@ func Start(ctx context.Context, t *threads.Tenant, j *Job) (*Job, error) {
 	if len(value) > store.MaxEntry/2 {
 		return nil, fmt.Errorf("%w: the filter of a bulk job has %d bytes", fault.ErrInvalid, len(value))
 	}
+	if _, err := Get(ctx, t, j.ID); errors.Is(err, fault.ErrNoBulk) {
+		if err := room(ctx, t, j.Owner); err != nil {
+			return nil, err
+		}
+	}
 	held, err := t.All.Ensure(ctx, Key(t, j.ID), value)
 	if err != nil {
 		return nil, err
@@ -116,6 +121,30 @@ func Start(ctx context.Context, t *threads.Tenant, j *Job) (*Job, error) {
 		return nil, fmt.Errorf("%w: bulk job %s does something else", fault.ErrKeyReused, j.ID)
 	}
 	return there, err
+}
+
+// mostRunning is how many jobs of a tenant, or of one of its users, may be running or
+// wait for a worker.
+const mostRunning = 20
+
+// room refuses another running job if its owner, nil for the tenant, has too many. A
+// user's jobs do not count for the tenant, so no user can keep the tenant from starting
+// one. Jobs that are started at the same moment may exceed the bound.
+func room(ctx context.Context, t *threads.Tenant, owner *string) error {
+	all, err := List(ctx, t)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, j := range all {
+		if j.State == Running && (j.Owner == nil) == (owner == nil) && (owner == nil || *j.Owner == *owner) {
+			n++
+		}
+	}
+	if n >= mostRunning {
+		return &fault.QuotaError{Quota: "running bulk jobs", Limit: mostRunning, Help: "wait until one of them is done, or stop one"}
+	}
+	return nil
 }
 
 // Get returns a job.
@@ -161,6 +190,15 @@ func List(ctx context.Context, t *threads.Tenant) ([]*Job, error) {
 // Set stops a job, or lets it continue. The holder of a job that is stopped notices
 // with its next write.
 func Set(ctx context.Context, t *threads.Tenant, id, state string) (*Job, error) {
+	if state == Running {
+		j, err := Get(ctx, t, id)
+		if err == nil && j.State == Stopped {
+			err = room(ctx, t, j.Owner)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	var j *Job
 	_, err := store.Update(ctx, t.All.Store, Key(t, id), func(old store.Cell) ([]byte, error) {
 		if old.Version == "" {

@@ -455,7 +455,7 @@ func IfDropped(name string, err error) error {
 
 // QuotaError says which quota a tenant has used up. It matches ErrQuota.
 type QuotaError struct {
-	Quota string        // threads, bytes, runs, starts or streams
+	Quota string        // threads, bytes, runs, starts, streams or running bulk jobs
 	Limit int64         // what the tenant may have
 	Retry time.Duration // after which it may have room again; 0 if time does not help
 	Help  string        // what to do
