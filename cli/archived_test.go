@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -26,7 +27,13 @@ func TestArchiveCommands(t *testing.T) {
 		p.run("", "unarchive", "t").want(exit.OK, "thread t is back")
 		p.run("", "show", "t").want(exit.OK, "tea")
 		p.run("", "archive", "t").want(exit.OK)
-		p.run("", "erase", "t", "--yes").want(exit.OK)
+		p.run("", "unarchive", "t").want(exit.OK)
+		p.run("", "fork", "t", "--as", "copy").want(exit.OK)
+		if r := p.run("", "archive", "t").want(exit.Conflict, "copy"); strings.Contains(r.err, "--dependents") {
+			t.Errorf("archive has no such flag: %s", r.err)
+		}
+		p.run("", "erase", "t", "--yes").want(exit.Conflict, "--dependents erases them too")
+		p.run("", "erase", "t", "--yes", "--dependents").want(exit.OK)
 		p.run("", "unarchive", "t").want(exit.NotFound)
 	})
 }

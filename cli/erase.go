@@ -65,6 +65,9 @@ such as in who answered an ask.`,
 					return err
 				}
 				_, err = client.Do(ctx, l.Client, api.ThreadsErase, in)
+				if errors.Is(err, perdure.ErrPinned) {
+					return &exit.Error{Code: exit.Code(err), Err: err, Next: "--dependents erases them too"}
+				}
 				if err == nil && a.term.JSON {
 					return a.term.PrintJSON(struct{}{})
 				}

@@ -115,7 +115,6 @@ var advice = []struct {
 	args []string
 }{
 	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create creates them), together with --server or $PERDURE_SERVER", "", nil},
-	{perdure.ErrPinned, "--dependents erases them too", "", nil},
 	{perdure.ErrArchived, "%s lists those that are", "archived", nil},
 	{perdure.ErrNoThread, "%s lists the threads", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; a closed one is found by its whole id only", "asks", nil},
