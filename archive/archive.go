@@ -40,7 +40,9 @@ type Place interface {
 	// in bytewise order.
 	List(ctx context.Context, prefix, after string) iter.Seq2[string, error]
 	// Delete deletes an object for good, whether there is one or not, and what a Put
-	// that was killed has left in the same folder, the name up to its last slash.
+	// of it that was killed has left. With the last object of a folder, the name up to
+	// its last slash, goes what any Put that was killed has left there. It does not
+	// disturb others that write to a folder with more objects.
 	Delete(ctx context.Context, name string) error
 	// URL names the place for people, without secrets.
 	URL() string

@@ -2,6 +2,7 @@ package archive_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,37 @@ func TestDirHidesAndClearsParts(t *testing.T) {
 	if left, err := os.ReadDir(path); err != nil || len(left) != 0 {
 		t.Errorf("a delete left %v, %v", left, err)
 	}
+}
+
+// TestDirDeleteLeavesWriters: several processes may write objects of a thread, and those
+// that are not needed are deleted meanwhile.
+func TestDirDeleteLeavesWriters(t *testing.T) {
+	p, err := archive.Dir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/kept", "a/useless"} {
+		if err := p.Put(t.Context(), name, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content := io.MultiReader(strings.NewReader("x"), during(func() error { return p.Delete(t.Context(), "a/useless") }))
+	if err := p.Put(t.Context(), "a/new", content); err != nil {
+		t.Errorf("Put while another object is deleted: %v", err)
+	}
+	if got, err := archivetest.Read(t.Context(), p, "a/new"); err != nil || string(got) != "x" {
+		t.Errorf("it holds %q, %v", got, err)
+	}
+}
+
+// during is the end of a reader, which does something when it is reached.
+type during func() error
+
+func (do during) Read([]byte) (int, error) {
+	if err := do(); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
 }
 
 func TestOpenRefuses(t *testing.T) {

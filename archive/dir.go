@@ -68,10 +68,7 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader) error {
 
 func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
 	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, partMark)
+	f, err := create(path)
 	if err != nil {
 		return err
 	}
@@ -94,6 +91,21 @@ func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
 		return err
 	}
 	return d.syncUp(folder)
+}
+
+// create creates the file that an object is written to, and its folder, which others
+// may remove as long as it is empty.
+func create(path string) (f *os.File, err error) {
+	folder, name := filepath.Split(path)
+	for range 100 {
+		if err := os.MkdirAll(folder, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if f, err = os.CreateTemp(folder, partMark+name+"-"); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return f, err
 }
 
 // syncUp syncs a folder and those above it in the place, any of which may be new.
@@ -129,15 +141,12 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// Files that a writer of this object left behind when it died may hold a part
-	// of it.
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), partMark+"*"))
-	for _, file := range append(left, path) {
+	folder := filepath.Dir(path)
+	for _, file := range append(leftParts(path), path) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("archive: deleting %s: %w", name, err)
 		}
 	}
-	folder := filepath.Dir(path)
 	for folder != d.path && os.Remove(folder) == nil { // only if it is empty
 		folder = filepath.Dir(folder)
 	}
@@ -145,6 +154,24 @@ func (d *dir) Delete(_ context.Context, name string) error {
 		return fmt.Errorf("archive: deleting %s: %w", name, err)
 	}
 	return nil
+}
+
+// leftParts returns the files that writers of an object left behind when they died,
+// which may hold a part of it. If there is no other object in the folder, they are those
+// of all objects there; otherwise someone may be writing them.
+func leftParts(path string) []string {
+	folder, name := filepath.Split(path)
+	files, _ := os.ReadDir(folder)
+	others := slices.ContainsFunc(files, func(f fs.DirEntry) bool {
+		return f.Name() != name && !strings.HasPrefix(f.Name(), partMark)
+	})
+	var parts []string
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), partMark) && (!others || strings.HasPrefix(f.Name(), partMark+name+"-")) {
+			parts = append(parts, filepath.Join(folder, f.Name()))
+		}
+	}
+	return parts
 }
 
 func (d *dir) List(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
