@@ -24,6 +24,11 @@ import (
 type Objects interface {
 	// Purge deletes all objects of the thread with a first name.
 	Purge(ctx context.Context, self string) error
+	// Holds reports whether an object that was written to a place is here: the place
+	// may have another URL by now.
+	Holds(ctx context.Context, place, object string) (bool, error)
+	// URL names the place.
+	URL() string
 }
 
 // PutAway removes a thread whose archive is complete from the store. The cell of the
@@ -126,12 +131,16 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 	if err != nil || a == nil || a.Live() != name {
 		return err
 	}
-	if r.objects == nil && (a.Object != "" || a.State == threads.Archiving) {
+	reached, err := r.reachesObjects(ctx, a)
+	if err != nil {
+		return err
+	}
+	if !reached && (a.Object != "" || a.State == threads.Archiving) {
 		_, err := r.threads.UpdateArchived(ctx, name, func(now *threads.Archived) (*threads.Archived, error) {
 			if now == nil || now.Live() != name {
 				return now, threads.ErrNothing
 			}
-			return &threads.Archived{State: threads.Erasing, From: name}, nil
+			return &threads.Archived{State: threads.Erasing, From: name, Place: now.Place}, nil
 		})
 		return err
 	}
@@ -146,14 +155,23 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 // canPurge returns an error if a thread has objects in an archive that this process
 // does not know.
 func (e *eraser) canPurge(ctx context.Context, name string) error {
-	if e.life.objects != nil {
-		return nil
-	}
 	a, _, err := e.life.threads.ReadArchived(ctx, name)
 	if err != nil || a == nil || a.Object == "" {
 		return err
 	}
+	if reached, err := e.life.reachesObjects(ctx, a); reached || err != nil {
+		return err
+	}
 	return noArchive(a)
+}
+
+// reachesObjects reports whether this process has the archive that the objects of a
+// thread are in.
+func (r *Control) reachesObjects(ctx context.Context, a *threads.Archived) (bool, error) {
+	if r.objects == nil {
+		return false, nil
+	}
+	return r.objects.Holds(ctx, a.Place, a.Object)
 }
 
 // noArchive says that what is in the archive cannot be reached.
@@ -200,10 +218,13 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 		return errReturned
 	case r.tenant.Owner != nil && a.User != *r.tenant.Owner && a.State != threads.Erasing:
 		return fmt.Errorf("%w: %q", fault.ErrNoThread, a.ID)
-	case r.objects == nil:
-		return noArchive(a)
 	case e.note.IfSeq != 0 && a.Seq != 0 && a.Seq != e.note.IfSeq:
 		return &fault.StaleError{Thread: a.ID, Seq: a.Seq}
+	}
+	if reached, err := r.reachesObjects(ctx, a); err != nil {
+		return err
+	} else if !reached {
+		return noArchive(a)
 	}
 	// Nobody comes to depend on it: its journal is gone.
 	if err := e.dependents(ctx, threads.Seen(self, &journal.Thread{ID: a.ID})); err != nil {
@@ -308,7 +329,7 @@ func (r *Control) beginErasing(ctx context.Context, self string) (*threads.Archi
 		case a.State == threads.Erasing:
 			return a, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, ID: a.ID, IDCell: a.IDCell, User: a.User, Of: a.Of, Place: a.Place}, nil
+		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, ID: a.ID, IDCell: a.IDCell, User: a.User, Of: a.Of, Place: r.objects.URL()}, nil
 	})
 	return a, err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
@@ -244,7 +246,7 @@ func TestEraseFromTheArchiveCutOff(t *testing.T) {
 	}
 }
 
-// TestErasedWithoutItsArchive: a process without the archive neither erases a thread
+// TestErasedWithoutItsArchive: a process without the archive, or with another, neither erases a thread
 // that has an object there, nor loses sight of it when it completes another's erase.
 func TestErasedWithoutItsArchive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -252,9 +254,21 @@ func TestErasedWithoutItsArchive(t *testing.T) {
 		rt, _ := made(t, s, p)
 		mustArchive(t, rt, "f")
 		other := kit.Runtime(t, s, perdure.Options{}, flows()...)
-		kit.WantErr(t, "Erase", other.Erase(t.Context(), "f", perdure.EraseOptions{}), perdure.ErrInvalid)
+		wrong, err := archive.Dir(t.TempDir())
+		kit.NoErr(t, err)
+		refused := func() {
+			t.Helper()
+			for _, o := range []perdure.Options{{}, {Archive: wrong}} {
+				err := kit.Runtime(t, s, o, flows()...).Erase(t.Context(), "f", perdure.EraseOptions{})
+				kit.WantErr(t, "Erase", err, perdure.ErrInvalid)
+				if err != nil && !strings.Contains(err.Error(), "in the archive "+p.URL()) {
+					t.Errorf("it does not name the archive: %v", err)
+				}
+			}
+		}
+		refused()
 		mustRestore(t, rt, "f")
-		kit.WantErr(t, "Erase", other.Erase(t.Context(), "f", perdure.EraseOptions{}), perdure.ErrInvalid)
+		refused()
 		// The other process completes the erase that this one began.
 		for at, plan := range faulty.SweepCalls(faulty.CrashAfter) {
 			if !dying(t, s, p, plan, func(ctx context.Context, rt *perdure.Runtime) error {
@@ -270,7 +284,7 @@ func TestErasedWithoutItsArchive(t *testing.T) {
 				break
 			}
 		}
-		_, err := rt.Rebuild(t.Context())
+		_, err = rt.Rebuild(t.Context())
 		kit.NoErr(t, err)
 		kit.NoErr(t, rt.Erase(t.Context(), "f", perdure.EraseOptions{}))
 		gone(t, rt, s, p)

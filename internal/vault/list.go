@@ -54,7 +54,7 @@ func (v *Vault) Tidy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a, err := threads.DecodeArchived(cell); err == nil && a.State == threads.Erasing {
+		if a, err := threads.DecodeArchived(cell); err == nil && a.State == threads.Erasing && (a.Place == "" || a.Place == v.URL()) {
 			left = append(left, strings.TrimPrefix(cell.Key, prefix))
 		}
 	}

@@ -214,6 +214,24 @@ func (v *Vault) Purge(ctx context.Context, self string) error {
 	return nil
 }
 
+// Holds reports whether an object that was written to a place is in the one of this
+// process. Without an object, which may be deleted already, that is the same URL.
+func (v *Vault) Holds(ctx context.Context, place, object string) (bool, error) {
+	if place == "" || place == v.URL() {
+		return true, nil
+	}
+	if object == "" {
+		return false, nil
+	}
+	for name, err := range v.place.List(ctx, object, "") {
+		return name == object, err
+	}
+	return false, nil
+}
+
+// URL names the archive.
+func (v *Vault) URL() string { return v.place.URL() }
+
 // record returns what the cell of a thread says once its object is written.
 func (v *Vault) record(ctx context.Context, o *threads.Opened) (*threads.Archived, error) {
 	t := o.Thread
