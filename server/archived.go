@@ -38,6 +38,9 @@ func (s *Server) listArchived(ctx context.Context, c *Call, in *api.ListArchived
 			page.Next = page.Threads[n-1].Cursor
 			break
 		}
+		if c.Who.User != "" { // paths and buckets of the server are not for its users
+			a.Where = ""
+		}
 		page.Threads = append(page.Threads, a)
 	}
 	return page, nil

@@ -73,3 +73,22 @@ func TestArchive(t *testing.T) {
 		t.Errorf("after the erase there are %+v", page)
 	}
 }
+
+// TestWhereArchivedThreadsAreIsNotForUsers: a token of one user sees no paths of the
+// server.
+func TestWhereArchivedThreadsAreIsNotForUsers(t *testing.T) {
+	site, tokens := authSite(t, server.Options{}, testFlows()...)
+	admin := site.Token
+	made := servertest.Must(tokens.Create(t.Context(), "acme", "test", api.CreateToken{Subject: "ada", User: "ada", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}}))(t)
+	site.Token = made.Secret
+	site.Do("POST", "/v1/threads", `{"id":"t"}`).Want(201)
+	site.Token = admin
+	site.Do("POST", "/v1/threads/t/archive", `{}`).Want(200)
+	site.Token = made.Secret
+	own := servertest.Decode[api.ArchivedPage](site.Do("GET", "/v1/archived", ""), 200)
+	site.Token = admin
+	all := servertest.Decode[api.ArchivedPage](site.Do("GET", "/v1/archived", ""), 200)
+	if len(own.Threads) != 1 || own.Threads[0].Where != "" || len(all.Threads) != 1 || all.Threads[0].Where == "" {
+		t.Errorf("a user sees %+v, an admin %+v", own.Threads, all.Threads)
+	}
+}
