@@ -173,6 +173,19 @@ func (c *Client) Flows(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// Count counts the tenant's threads; the numbers may be some seconds old.
+func (c *Client) Count(ctx context.Context) (*perdure.Counts, error) {
+	stats, err := Do(ctx, c, api.StatsGet, api.Nothing{})
+	if err != nil {
+		return nil, err
+	}
+	counts := &perdure.Counts{Threads: stats.Threads, Statuses: map[perdure.Status]int{}, Asks: stats.Asks}
+	for status, n := range stats.Statuses {
+		counts.Statuses[perdure.Status(status)] = n
+	}
+	return counts, nil
+}
+
 // Workers returns the workers that are alive.
 func (c *Client) Workers(ctx context.Context) ([]perdure.WorkerInfo, error) {
 	list, err := Do(ctx, c, api.WorkersList, api.Nothing{})

@@ -122,6 +122,9 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		for s, err := range eve.List(ctx, perdure.ListOptions{}) {
 			t.Errorf("List = %+v, %v", s, err)
 		}
+		if counts, err := eve.Count(ctx); err != nil || counts.Threads != 0 || counts.Asks != 0 {
+			t.Errorf("Count = %+v, %v", counts, err)
+		}
 		for a, err := range eve.Archived(ctx, perdure.ArchivedOptions{}) {
 			t.Errorf("Archived = %+v, %v", a, err)
 		}
@@ -152,7 +155,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Create", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Count", "Create", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {
