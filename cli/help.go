@@ -156,7 +156,8 @@ func (a *app) shellName() string {
 }
 
 // ours matches the commands of this program in a text.
-var ours = regexp.MustCompile(`\b` + stockName + ` (--help|[a-z][a-z-]*\b)`)
+// The character before it tells them from the end of a path.
+var ours = regexp.MustCompile(`(^|[^\w/.-])` + stockName + ` (--help|[a-z][a-z-]*\b)`)
 
 // named returns a text with the name of this program in the commands that it
 // mentions.
@@ -165,10 +166,10 @@ func (a *app) named(text string) string {
 		return text
 	}
 	return ours.ReplaceAllStringFunc(text, func(found string) string {
-		verb := strings.TrimPrefix(found, stockName+" ")
+		before, verb, _ := strings.Cut(found, stockName+" ")
 		for _, g := range groups {
 			if verb == "--help" || strings.Contains(" "+g.commands+" ", " "+verb+" ") {
-				return a.program() + " " + verb
+				return before + a.program() + " " + verb
 			}
 		}
 		return found

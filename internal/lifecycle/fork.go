@@ -126,7 +126,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = r.threads.SummariseFork(ctx, name, from) // if it fails, a list that comes to the rough one reads the thread
+	_ = r.threads.SummariseFork(ctx, name, from, q.At, q.Input != nil || len(q.State) > 0) // if it fails, a list that comes to the rough one reads the thread
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)
 	return f, err

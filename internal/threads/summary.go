@@ -161,16 +161,24 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 	return err
 }
 
-// SummariseFork completes the summary of a new fork by that of the other thread, so
-// that lists find it. It remains rough: the fork may be of an earlier point.
-func (c *Threads) SummariseFork(ctx context.Context, name, from string) error {
+// SummariseFork writes the summary of a fork that has just begun, so that lists find
+// it. A fork of the end of a thread at rest, without changes, is as that one is, and
+// need not be read; its summary remains rough.
+func (c *Threads) SummariseFork(ctx context.Context, name, from string, at uint64, changed bool) error {
 	other, err := c.ReadSummary(ctx, from)
 	if err != nil {
 		return err
 	}
+	if changed || other.Seq != at || !other.Status.Final() || other.Rough {
+		o, err := c.Read(ctx, name)
+		if err != nil {
+			return err
+		}
+		return c.Summarise(ctx, o)
+	}
 	return c.replaceSummary(ctx, name, func(s Summary, known bool) (Summary, bool) {
 		changes := known && s.Rough && !s.Indexed
-		s.User, s.Flow, s.Meta = other.User, other.Flow, other.Meta
+		s.User, s.Flow, s.Meta, s.Status = other.User, other.Flow, other.Meta, other.Status
 		return s, changes
 	})
 }
