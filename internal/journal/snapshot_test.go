@@ -209,7 +209,7 @@ func TestSnapshotKeepsEveryField(t *testing.T) {
 	without := map[string]string{
 		"Thread.Runs": "in snapshot.Runs", "Thread.Inbox": "in snapshot.Inbox", "Thread.asks": "in snapshot.Asks", "Thread.heard": "in snapshot.Heard", "Thread.State": "in snapshot.State", "Thread.byID": "made by Restore", "Thread.open": "made by Restore", "Run.asks": "made by Restore", "Ask.Run": "made by Restore",
 		"Thread.ended": "those of Restore are past", "Thread.weight": "made by Restore", "Thread.held": "nothing is read yet", "Link.read": "nothing is read yet", "Link.held": "made by Restore",
-		"Thread.Foreign": "no snapshot", "Thread.shared": "no base, nothing shared",
+		"Thread.Foreign": "no snapshot", "Thread.Archived": "an erased thread has no snapshot", "Thread.shared": "no base, nothing shared",
 		"Run.BaseState": "for a retry", "Run.BaseDeps": "for a retry",
 	}
 	eachField(reflect.TypeFor[snapshot](), map[reflect.Type]bool{}, func(of reflect.Type, f reflect.StructField) {

@@ -75,7 +75,7 @@ var eraseGuards = []guard{
 	},
 	{
 		name:  "an erase leaves an id that leads elsewhere by now",
-		edits: []edit{{"internal/lifecycle/erase.go", `		if key != threads.GateKey(name) {`, `		if key != threads.GateKey(name) && !OFF {`}},
+		edits: []edit{{"internal/lifecycle/away.go", `c.Remove(ctx, key, name); err != nil || e.archived`, `c.Remove(ctx, key, map[bool]string{false: name}[OFF]); err != nil || e.archived`}},
 		test:  "^TestExploredEraseAndStartDoNotMix$", says: "nobody finds",
 	},
 	{

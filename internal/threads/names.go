@@ -47,14 +47,6 @@ func newIncarnation(now time.Time, owner string) string {
 	return Base32.EncodeToString(b[:]) + owner
 }
 
-// incarnationAt returns the beginning of the names of threads that begin at a time.
-func incarnationAt(micros int64) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(micros)<<8)
-	return Base32.EncodeToString(b)[:incarnationTime]
-}
-
-const incarnationTime = 11 // characters that are only time
-
 // ownerPart returns the end of the names of a user's threads: 8 characters by
 // which package due tells owners apart.
 func (r *Tenant) ownerPart(user string) string {

@@ -151,11 +151,21 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		if jobs, err := ann.Bulks(ctx); err != nil || len(jobs) != 0 {
 			t.Errorf("Bulks = %v, %v", jobs, err)
 		}
+		for name, call := range map[string]func() error{
+			"EraseUser":    func() error { _, err := eve.EraseUser(ctx, "ann", perdure.EraseUserOptions{}); return err },
+			"UserData":     func() error { _, err := eve.UserData(ctx, "ann"); return err },
+			"UserReceipt":  func() error { _, err := eve.UserReceipt(ctx, "ann"); return err },
+			"CheckReceipt": func() error { return eve.CheckReceipt(ctx, &perdure.Receipt{}, "ann") },
+		} {
+			if err := call(); err == nil {
+				t.Errorf("%s of another user succeeds", name)
+			}
+		}
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
 			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "Count", "Create", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "CheckReceipt", "Count", "Create", "EraseUser", "UserData", "UserReceipt", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {

@@ -102,20 +102,18 @@ func (r *Tenant) facets(q Query) (order string, facets []string) {
 }
 
 // first returns where the keys of an order begin that the query may select, and last
-// where they end, each "" if it does not say.
+// where they end, each "" if it does not say. The time in a thread's name is not
+// exactly that of its creation, so only the order of changes tells.
 func (q *Query) first(order string) string {
 	if order == byChange && q.Before != 0 {
 		return flip(minuteOf(q.Before))
 	}
-	return "" // a thread that was imported or restored is older than its name
+	return ""
 }
 
 func (q *Query) last(order string) string {
-	switch {
-	case order == byChange && q.Since != 0:
+	if order == byChange && q.Since != 0 {
 		return flip(minuteOf(q.Since)) + "~"
-	case order == byCreation && q.CreatedSince != 0:
-		return newestFirst(incarnationAt(q.CreatedSince)) + "~"
 	}
 	return ""
 }
@@ -401,7 +399,9 @@ func (c *Threads) reindex(ctx context.Context, name string, was Summary) (Summar
 	o, err := c.Read(ctx, name)
 	switch {
 	case err == nil && o.Thread.Seq > 0:
-		err = c.Summarise(ctx, o)
+		if err = c.index(ctx, []string{c.allKey(name)}); err == nil {
+			err = c.Summarise(ctx, o)
+		}
 	case errors.Is(err, fault.ErrCorrupt):
 		if err = c.MarkDamaged(ctx, o); was.ID == "" {
 			was = summaryOf(o.Thread)

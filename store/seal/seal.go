@@ -278,6 +278,16 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
+// Count implements store.Counter.
+func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
+	n, err := store.Count(ctx, s.inner, prefix)
+	if err != nil || !strings.HasPrefix(s.prefix, prefix) && !strings.HasPrefix(prefix, s.prefix) {
+		return n, err
+	}
+	own, err := store.Count(ctx, s.inner, max(prefix, s.prefix))
+	return n - own, err
+}
+
 func (s *Store) openCell(c store.Cell) (store.Cell, error) {
 	plain, reason := unlock(s.root(cellKind, c.Key), c.Value, bound(cellKind, c.Key, 0))
 	if reason != "" {
