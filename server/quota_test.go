@@ -216,7 +216,7 @@ func TestQuotaOfStarts(t *testing.T) {
 		start(a, "Idempotency-Key", "0").Want(202) // the same again
 		start(b).Want(202)
 		over(start(b), "starts", 4, true)
-		time.Sleep(3 * time.Second)
+		time.Sleep(5 * time.Second) // more than it takes them to tell each other
 		r := start(a)
 		over(r, "starts", 4, true)
 		wait := servertest.Must(strconv.Atoi(r.Header.Get("Retry-After")))(t)

@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	threads.OnlyAll()
+	threads.Unindexed()
 	bulk.Off()
 }
 

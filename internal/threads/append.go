@@ -176,6 +176,9 @@ func (c *Threads) firstSummary(name string, entries []journal.Entry) ([]store.Wr
 		return nil, err
 	}
 	cells := []store.Write{{Key: JournalKey(name), Value: value, Ahead: ahead}}
+	if unindexed {
+		return cells, nil
+	}
 	if !c.batches { // as EnsureSummary does
 		return []store.Write{{Key: c.allKey(name), Value: indexMark}, cells[0]}, nil
 	}

@@ -259,6 +259,15 @@ func (c *Threads) mergedCells(ctx context.Context, facets []string, cursor strin
 // which it rewrites, last.
 func (c *Threads) facetCells(ctx context.Context, facet, cursor string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		if unindexed {
+			part, _, _ := strings.Cut(strings.TrimPrefix(facet, indexPrefix), "/")
+			for cell, err := range c.Store.List(ctx, JournalKey(part)+".", "") {
+				if !yield(c.allKey(strings.TrimPrefix(cell.Key, JournalKey(""))), err) {
+					return
+				}
+			}
+			return
+		}
 		after := ""
 		if cursor != "" {
 			after = facet + cursor
@@ -421,7 +430,7 @@ func (c *Threads) completeIndex(ctx context.Context) error {
 	c.mu.Lock()
 	complete := c.indexed
 	c.mu.Unlock()
-	if complete {
+	if complete || unindexed {
 		return nil
 	}
 	_, err := c.Store.Get(ctx, IndexCell)
