@@ -88,7 +88,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 		o.Local = ownerOnly(record.Secret)
 	}
 	a.welcome(record, open)
-	s := &site{rt: rt, api: server.New(rt, o), routes: a.opts.Routes, log: log, worker: true}
+	s := &site{rt: rt, api: server.New(rt, o), routes: a.opts.Routes, log: log, worker: true, console: true}
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func (a *app) welcome(d link.DevRecord, open bool) {
 		}
 	}
 	a.term.Printf("%s\n", a.term.Style(terminal.Bold, "Perdure serves "+address+", for "+whom+" only"))
-	a.term.Printf("  store  %s\n  flows  %s\n  API    %s/openapi.json\n", d.Store, strings.Join(flows, ", "), address)
+	a.term.Printf("  console  %s\n  store    %s\n  flows    %s\n  API      %s/openapi.json\n", address+consolePath, d.Store, strings.Join(flows, ", "), address)
 	if header != "" {
-		a.term.Printf("  token  %s\n", d.Secret)
+		a.term.Printf("  token    %s\n", d.Secret)
 	}
 	if len(flows) > 0 {
 		to := ""

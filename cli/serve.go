@@ -28,7 +28,7 @@ import (
 func serveCommand(a *app) *cobra.Command {
 	var address, tokens, auth, cert, key string
 	var hosts, origins []string
-	var worker, insecure bool
+	var worker, insecure, noConsole bool
 	var maxUpload int64
 	var quota map[string]int64
 	var quotaFile string
@@ -118,7 +118,7 @@ listens, is not ready, and tries again until it is.`,
 				return err
 			}
 			defer l.Close()
-			s := &site{routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
+			s := &site{routes: a.opts.Routes, log: log, worker: worker, certificate: certificate, console: !noConsole}
 			var failed atomic.Pointer[error]
 			ready := s.notReady(l, &failed)
 			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, &failed)
@@ -158,6 +158,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringArrayVar(&hosts, "host", nil, "host name by which clients may call the server, besides this machine's own; * is any")
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
+	f.BoolVar(&noConsole, "no-console", false, "do not serve the web console at /console/")
 	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
 	f.StringToInt64Var(&limits, "limits", nil, "limits of what is in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
@@ -247,6 +248,7 @@ type site struct {
 	log    *slog.Logger
 	worker bool // execute runs too
 
+	console     bool
 	certificate *certificate // nil: without TLS
 }
 
@@ -271,12 +273,7 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	h := s.api.HTTPServer()
-	if s.routes != nil {
-		mux := http.NewServeMux()
-		mux.Handle("/", h.Handler)
-		s.routes(mux, s.rt)
-		h.Handler = mux
-	}
+	h.Handler = s.handler(h.Handler)
 	h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	h.ConnContext = withCaller
 	served := make(chan error, 1)
