@@ -52,7 +52,7 @@ cluster: ## eight processes on one PostgreSQL server, and three nodes without on
 	$(SUM) -timeout 30m ./internal/cluster ./cmd/perdure-cluster
 
 .PHONY: ci
-ci: test cross long cluster ## what CI runs
+ci: console-check test cross long cluster ## what CI runs
 
 .PHONY: lint
 lint: ## format, vet, staticcheck
@@ -67,6 +67,21 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 	for p in darwin/arm64 windows/amd64; do \
 		echo "vet for $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet $$pkgs || exit 1; \
 	done
+
+# What npm ci installed is up to date if it is newer than the lock file.
+%/node_modules/.package-lock.json: %/package-lock.json
+	cd $* && npm ci --ignore-scripts --no-audit --no-fund --silent
+
+.PHONY: console
+console: console/web/node_modules/.package-lock.json console/web/types/node_modules/.package-lock.json ## build the console into console/dist, with types from the OpenAPI document
+	$(GO) run ./internal/openapi > console/web/types/openapi.json
+	cd console/web/types && npx openapi-typescript openapi.json --output ../src/api/types.ts --silent
+	cd console/web && npm run --silent build
+
+.PHONY: console-check
+console-check: console ## test the console, and check that its committed build is what its source gives
+	cd console/web && npm test --silent
+	@out=$$(git status --porcelain console); test -z "$$out" || { echo "run make console and commit these files:"; echo "$$out"; exit 1; }
 
 .PHONY: services
 services: ## start PostgreSQL, PgBouncer, Redis, NATS and S3 on free ports, print their URLs, and stop them with Ctrl-C

@@ -123,6 +123,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/services`, `PERDURE/internal/(pg|redis|nats|s3)test|FOREIGN`},
 		{`\./internal/(bell|clock|linediff|logbook|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./internal/openapi`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./server/internal/feed`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./cli`, `PERDURE(/(api|console|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},

@@ -1,0 +1,85 @@
+import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { api, Problem, type Schemas } from "./client";
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      retry: (failures, error) => failures < 2 && error instanceof Problem && (error.status === 0 || error.status >= 500),
+      refetchOnWindowFocus: true,
+    },
+  },
+});
+
+/** The keys of what is cached, one function for each operation. */
+export const keys = {
+  me: () => ["me"] as const,
+  stats: () => ["stats"] as const,
+  flows: () => ["flows"] as const,
+  workers: () => ["workers"] as const,
+  asks: () => ["asks"] as const,
+  ask: (ask: string) => ["ask", ask] as const,
+  threads: () => ["threads"] as const,
+  thread: (thread: string) => ["thread", thread] as const,
+  postmortem: (thread: string, run: string) => ["thread", thread, "postmortem", run] as const,
+  state: (thread: string, at?: number) => ["thread", thread, "state", at ?? "now"] as const,
+  messages: (thread: string, at?: number) => ["thread", thread, "messages", at ?? "now"] as const,
+  files: (thread: string, at?: number) => ["thread", thread, "files", at ?? "now"] as const,
+  memory: (under: string) => ["memory", under] as const,
+};
+
+export const useMe = () => useQuery({ queryKey: keys.me(), queryFn: () => api.get("/v1/me"), staleTime: 60_000, retry: false });
+
+export const useStats = () => useQuery({ queryKey: keys.stats(), queryFn: () => api.get("/v1/stats"), placeholderData: keepPreviousData });
+
+export const useFlows = () => useQuery({ queryKey: keys.flows(), queryFn: () => api.get("/v1/flows") });
+
+export const useWorkers = () => useQuery({ queryKey: keys.workers(), queryFn: () => api.get("/v1/workers"), refetchInterval: 5_000 });
+
+export const useAsks = () => useQuery({ queryKey: keys.asks(), queryFn: () => api.get("/v1/asks", { query: { limit: 1000 } }) });
+
+export const useThread = (thread: string) =>
+  useQuery({ queryKey: keys.thread(thread), queryFn: () => api.get("/v1/threads/{thread}", { path: { thread } }) });
+
+export const usePostmortem = (thread: string, run: string) =>
+  useQuery({
+    queryKey: keys.postmortem(thread, run),
+    queryFn: () => api.get("/v1/threads/{thread}/runs/{run}/postmortem", { path: { thread, run } }),
+    enabled: run !== "",
+    placeholderData: keepPreviousData,
+  });
+
+export const useThreadState = (thread: string, at?: number) =>
+  useQuery({
+    queryKey: keys.state(thread, at),
+    queryFn: () => api.get("/v1/threads/{thread}/state", { path: { thread }, query: { at } }),
+    placeholderData: keepPreviousData,
+  });
+
+export const useFiles = (thread: string, at?: number) =>
+  useQuery({
+    queryKey: keys.files(thread, at),
+    queryFn: () => api.get("/v1/threads/{thread}/files", { path: { thread }, query: { at } }),
+    placeholderData: keepPreviousData,
+  });
+
+export type Control = "cancel" | "pause" | "resume" | "retry" | "again";
+
+/** Controls a run. What changes because of it is read again. */
+export function useControl(thread: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: ({ verb, run, reason }: { verb: Control; run: string; reason?: string }) =>
+      api.post(`/v1/threads/{thread}/runs/{run}/${verb}` as "/v1/threads/{thread}/runs/{run}/cancel", {
+        path: { thread, run },
+        body: reason ? { reason } : {},
+      }),
+    onSettled: () => client.invalidateQueries({ queryKey: keys.thread(thread) }),
+  });
+}
+
+/** Whether the caller has a scope. Admin includes the others. */
+export function useCan(scope: Schemas["Me"]["scopes"][number]): boolean {
+  const { data } = useMe();
+  return !!data && (data.scopes.includes(scope) || data.scopes.includes("admin"));
+}

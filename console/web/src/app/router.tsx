@@ -1,0 +1,77 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
+import { Problem } from "@/api/client";
+import { keys, queryClient } from "@/api/queries";
+import { api } from "@/api/client";
+import { Failed } from "@/ui/Empty";
+import { Toasts } from "@/ui/Toast";
+import { basePath } from "./place";
+import { Shell } from "./Shell";
+
+const root = createRootRoute({
+  component: () => (
+    <>
+      <Outlet />
+      <Toasts />
+    </>
+  ),
+  errorComponent: ({ error, reset }) => <Failed error={error} again={reset} />,
+  notFoundComponent: () => <Failed error={new Problem("not-found", 404, "There is no such page", "The address leads nowhere in this console.")} />,
+});
+
+/** Texts of the address, by name. Pages read what they know and ignore the rest. */
+type Search = Record<string, string | undefined>;
+const plainSearch = (search: Record<string, unknown>): Search => search as Search;
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: "login",
+  validateSearch: plainSearch,
+  component: lazyRouteComponent(() => import("@/pages/login/Login")),
+});
+
+const shell = createRoute({
+  getParentRoute: () => root,
+  id: "shell",
+  component: Shell,
+  validateSearch: plainSearch,
+  beforeLoad: async ({ location }) => {
+    try {
+      await queryClient.ensureQueryData({ queryKey: keys.me(), queryFn: () => api.get("/v1/me") });
+    } catch (error) {
+      if (error instanceof Problem && error.status === 401) throw redirect({ to: "/login", search: { to: location.href } });
+    }
+  },
+});
+
+const home = createRoute({
+  getParentRoute: () => shell,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/threads" });
+  },
+});
+
+const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: lazyRouteComponent(() => import("@/pages/threads/Threads")) });
+const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: lazyRouteComponent(() => import("@/pages/thread/Thread")) });
+const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
+const ask = createRoute({ getParentRoute: () => shell, path: "inbox/$ask", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
+const start = createRoute({ getParentRoute: () => shell, path: "start", component: lazyRouteComponent(() => import("@/pages/start/Start")) });
+const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: lazyRouteComponent(() => import("@/pages/operations/Operations")) });
+
+export const router = createRouter({
+  routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, inbox, ask, start, operations])]),
+  basepath: basePath,
+  defaultPreload: "intent",
+  parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
+  stringifySearch: (search) => {
+    const said = new URLSearchParams();
+    for (const [name, value] of Object.entries(search)) if (value !== undefined && value !== "") said.set(name, String(value));
+    return said.size ? `?${said}` : "";
+  },
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,2 @@
+/** Joins class names and leaves out what is not set. */
+export const cx = (...names: (string | false | null | undefined)[]) => names.filter(Boolean).join(" ");

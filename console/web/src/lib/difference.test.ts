@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { asText, lineDiff, withContext } from "./difference";
+
+test("a change of one member is one line removed and one added", () => {
+  const lines = lineDiff(asText({ to: "Ada", amount: 40 }), asText({ to: "Ada", amount: 42 }));
+  expect(lines.filter((l) => l.kind !== "same")).toEqual([
+    { kind: "removed", text: '  "amount": 40' },
+    { kind: "added", text: '  "amount": 42' },
+  ]);
+});
+
+test("what did not change is left out but for its surroundings", () => {
+  const text = Array.from({ length: 20 }, (_, i) => `line ${i}`);
+  const shown = withContext(lineDiff(text.join("\n"), text.with(10, "other").join("\n")), 1);
+  expect(shown.map((l) => l && `${l.kind} ${l.text}`)).toEqual([null, "same line 9", "removed line 10", "added other", "same line 11", null]);
+});

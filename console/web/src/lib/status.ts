@@ -1,0 +1,115 @@
+import type { Schemas } from "@/api/client";
+
+export type Status = Schemas["Summary"]["status"];
+export type Tone = "done" | "work" | "ask" | "wait" | "bad" | "idle";
+
+/** Why a thread does not move, or that it does. */
+export interface Why {
+  state: WhyState;
+  text: string;
+  since?: string;
+  until?: string;
+  step?: string;
+  attempt?: number;
+  attempts?: number;
+  worker?: string;
+}
+
+export type WhyState =
+  | "working"
+  | "queued"
+  | "person"
+  | "signal"
+  | "sleep"
+  | "retry"
+  | "child"
+  | "no-worker"
+  | "lease"
+  | "paused"
+  | "blocked"
+  | "quarantined"
+  | "failed"
+  | "done"
+  | "idle"
+  | "moved";
+
+export const statuses: Exclude<Status, "">[] = [
+  "queued",
+  "running",
+  "suspended",
+  "paused",
+  "blocked",
+  "quarantined",
+  "failed",
+  "damaged",
+  "succeeded",
+  "cancelled",
+  "idle",
+];
+
+const tones: Record<Exclude<Status, "">, Tone> = {
+  queued: "work",
+  running: "work",
+  suspended: "wait",
+  paused: "idle",
+  blocked: "bad",
+  quarantined: "bad",
+  failed: "bad",
+  damaged: "bad",
+  succeeded: "done",
+  cancelled: "idle",
+  idle: "idle",
+};
+
+/** The word and the tone of a status. A thread that waits for a person says so. */
+export function statusLook(status: Status, asks = 0): { tone: Tone; word: string } {
+  if (status === "" || status === undefined) return { tone: "idle", word: "idle" };
+  if (status === "suspended") return asks > 0 ? { tone: "ask", word: "asks" } : { tone: "wait", word: "waits" };
+  return { tone: tones[status], word: status };
+}
+
+const whyTones: Record<WhyState, Tone> = {
+  working: "work",
+  queued: "work",
+  person: "ask",
+  signal: "wait",
+  sleep: "wait",
+  retry: "wait",
+  child: "wait",
+  "no-worker": "bad",
+  lease: "bad",
+  paused: "idle",
+  blocked: "bad",
+  quarantined: "bad",
+  failed: "bad",
+  done: "done",
+  idle: "idle",
+  moved: "idle",
+};
+
+export const whyTone = (why: Why): Tone => whyTones[why.state] ?? "idle";
+
+/** Whether a run in this status has ended for good, unless someone retries it. */
+export const ended = (status: Status) => ["succeeded", "failed", "cancelled"].includes(status);
+
+/** The controls that make sense for a run in this status. */
+export function controls(status: Status): ("pause" | "resume" | "cancel" | "retry" | "again")[] {
+  switch (status) {
+    case "queued":
+    case "running":
+    case "suspended":
+      return ["pause", "cancel"];
+    case "paused":
+      return ["resume", "cancel"];
+    case "blocked":
+    case "quarantined":
+      return ["retry", "cancel"];
+    case "failed":
+      return ["retry", "again"];
+    case "succeeded":
+    case "cancelled":
+      return ["again"];
+    default:
+      return [];
+  }
+}

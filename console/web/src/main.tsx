@@ -1,0 +1,39 @@
+import "./theme.css";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { setNonce } from "get-nonce";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { onSignedOut, signIn } from "./api/client";
+import { keys, queryClient } from "./api/queries";
+import { nonce } from "./app/place";
+import { router } from "./app/router";
+import "./app/theme";
+
+setNonce(nonce);
+
+onSignedOut(() => {
+  queryClient.removeQueries({ queryKey: keys.me() });
+  if (router.state.matches.some((match) => match.routeId === "/login")) return;
+  void router.navigate({ to: "/login", search: { to: router.state.location.href }, replace: true });
+});
+
+/** A link of perdure dev may carry a token behind #. It becomes a session, and leaves the address. */
+async function takeToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  await signIn(token).catch(() => {}); // then the page asks for one
+}
+
+const page = document.getElementById("root");
+if (page) {
+  await takeToken();
+  createRoot(page).render(
+    <StrictMode>
+      <QueryClientProvider client={queryClient}>
+        <RouterProvider router={router} />
+      </QueryClientProvider>
+    </StrictMode>,
+  );
+}

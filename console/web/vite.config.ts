@@ -1,0 +1,28 @@
+import { fileURLToPath } from "node:url";
+import tailwind from "@tailwindcss/vite";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vitest/config";
+
+const server = process.env.PERDURE_SERVER ?? "http://127.0.0.1:7373";
+
+export default defineConfig({
+  base: "/console/",
+  plugins: [react(), tailwind()],
+  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  // index.html names the assets by the base path, which the server may replace. Chunks find each
+  // other relative to themselves.
+  experimental: {
+    renderBuiltUrl: (name, { hostType }) => (hostType === "html" ? `/console/${name}` : { relative: true }),
+  },
+  build: {
+    outDir: "../dist",
+    emptyOutDir: true,
+    target: ["chrome123", "firefox121", "safari17.5"],
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 800,
+  },
+  server: { proxy: { "/v1": { target: server, changeOrigin: true } } },
+  test: { include: ["src/**/*.test.{ts,tsx}"] },
+});
