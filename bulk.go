@@ -65,7 +65,7 @@ type Bulk struct {
 	Updated    time.Time   `json:"updated"`
 	Ended      time.Time   `json:"ended,omitzero"`
 	Done       int         `json:"done"`    // threads to which it was done
-	Skipped    int         `json:"skipped"` // that had changed, or had nothing to do
+	Skipped    int         `json:"skipped"` // that changed after the job had listed them, or had nothing to do
 	Failed     int         `json:"failed"`
 	Errors     []BulkError `json:"errors,omitempty"` // the first 100
 	Where      string      `json:"where,omitempty"`  // export: where the files are, one for each thread
@@ -160,8 +160,9 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 
 // StartBulk begins a job that does one thing to all threads that a filter selects,
 // and returns at once. Workers carry it out in the background, one worker at a time,
-// at a bounded rate; if one dies, another continues. A thread that fails is counted
-// and reported, and does not stop the others.
+// at a bounded rate; if one dies, another continues. A worker carries out eight jobs
+// at a time; if there are more, tenants, users and jobs take turns. A thread that fails
+// is counted and reported, and does not stop the others.
 //
 // A job is for threads that exist when it begins and do not change afterwards:
 // threads that were created, or have changed, since then are left alone, by the
@@ -232,8 +233,8 @@ func (r *Runtime) Bulks(ctx context.Context) ([]*Bulk, error) {
 	return all, nil
 }
 
-// StopBulk stops a bulk job: the worker that carries it out does so before its next
-// page, and within a second or so. ResumeBulk continues it. If the job is done, it
+// StopBulk stops a bulk job: the worker that carries it out does so within a second or
+// two, and then writes down all that it has done. ResumeBulk continues it. If the job is done, it
 // returns ErrNothingToDo.
 func (r *Runtime) StopBulk(ctx context.Context, id string) (*Bulk, error) {
 	return r.setBulk(ctx, id, BulkStopped)

@@ -326,13 +326,13 @@ func TestAJobIsStoppedAndGoesOn(t *testing.T) {
 		fill(k, n)
 		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}, Rate: 10})
 		kit.NoErr(t, err)
-		time.Sleep(3 * time.Second)
+		time.Sleep(3300 * time.Millisecond) // in the middle of a page, and between two signs of life
 		_, err = k.StopBulk(t.Context(), b.ID)
 		kit.NoErr(t, err)
 		time.Sleep(5 * time.Second)
 		left := tally(k)[perdure.Failed]
 		time.Sleep(time.Hour)
-		if b, err = k.Bulk(t.Context(), b.ID); err != nil || b.State != perdure.BulkStopped || left == 0 || left == n || tally(k)[perdure.Failed] != left {
+		if b, err = k.Bulk(t.Context(), b.ID); err != nil || b.State != perdure.BulkStopped || left == 0 || left == n || tally(k)[perdure.Failed] != left || b.Done != n-left {
 			t.Fatalf("%d are left, then %d: %+v, %v", left, tally(k)[perdure.Failed], b, err)
 		}
 		_, err = k.ResumeBulk(t.Context(), b.ID)
@@ -350,6 +350,83 @@ func TestAJobIsStoppedAndGoesOn(t *testing.T) {
 		time.Sleep(time.Second)
 		if all, err := k.Bulks(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("a month later: %v, %v", all, err)
+		}
+	})
+}
+
+// TestAStoppedJobIsResumedAtOnce stops a job and resumes it before its holder notices.
+func TestAStoppedJobIsResumedAtOnce(t *testing.T) {
+	kit.Bubble(t, "erase", func(t *testing.T) {
+		const n = 30
+		f := &office{}
+		k := kit.New(t, nil, perdure.Options{}, f.flows()...)
+		fill(k, n)
+		b, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}, Rate: 5})
+		kit.NoErr(t, err)
+		for range 4 {
+			time.Sleep(time.Second)
+			_, err = k.StopBulk(t.Context(), b.ID)
+			kit.NoErr(t, err)
+			_, err = k.ResumeBulk(t.Context(), b.ID)
+			kit.NoErr(t, err)
+		}
+		if b := carriedOut(k, b.ID); counts(b) != "30 0 0" {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// TestJobsTakeTurns has more slow and large jobs, of a user and of another tenant, than
+// two workers carry out at a time, and a small one after them.
+func TestJobsTakeTurns(t *testing.T) {
+	kit.Bubble(t, "erase", func(t *testing.T) {
+		const n, each = 12, 7
+		f := &office{}
+		s := memstore.New()
+		k := kit.New(t, s, perdure.Options{}, f.flows()...)
+		kit.New(t, s, perdure.Options{}, f.flows()...)
+		fill(k, n)
+		k.MustStart(perdure.StartRequest{Thread: "small", Flow: "waiting", Input: "", User: "eve"})
+		k.WaitFor("small", perdure.Suspended)
+		other := k.Tenant("other")
+		for i := range n {
+			kit.Start(t, other, perdure.StartRequest{Thread: fmt.Sprint(i), Flow: "waiting", Input: ""})
+		}
+		time.Sleep(time.Second)
+		slow := map[string]*perdure.Runtime{}
+		began := time.Now()
+		for _, r := range []*perdure.Runtime{k.User("bob"), k.User("ann"), other} {
+			for range each {
+				b, err := r.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkCancel, All: true, Rate: 1})
+				kit.NoErr(t, err)
+				slow[b.ID] = r
+			}
+		}
+		time.Sleep(3 * time.Second)
+		small, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "eve"}})
+		kit.NoErr(t, err)
+		if b := carriedOut(k, small.ID); counts(b) != "1 0 0" {
+			t.Errorf("%+v", b)
+		}
+		for id, r := range slow {
+			b, err := r.Bulk(t.Context(), id)
+			kit.NoErr(t, err)
+			if b.State != perdure.BulkRunning {
+				t.Errorf("job %s is %s before the small one", id, b.State)
+			}
+			if done := b.Done + b.Skipped; done > int(time.Since(began).Seconds())+1 {
+				t.Errorf("job %s of one thread a second has done %d in %v", id, done, time.Since(began))
+			}
+		}
+		for id, r := range slow {
+			k.Until("all jobs are done", func() bool {
+				b, err := r.Bulk(t.Context(), id)
+				kit.NoErr(t, err)
+				return b.State == perdure.BulkDone
+			})
+			if b, err := r.Bulk(t.Context(), id); err != nil || b.Done+b.Skipped != n || b.Failed > 0 {
+				t.Errorf("%+v, %v", b, err)
+			}
 		}
 	})
 }

@@ -1,5 +1,5 @@
 // Package bulk carries out jobs that do one thing to many threads, in the
-// background, one worker at a time for each job. It may import store, internal/duty
+// background, several at a time, one worker at a time for each job. It may import store, internal/duty
 // and threads, and what these import.
 //
 // A job is a cell, bulk/TENANT/ID. The worker that carries it out is its holder, see
@@ -56,6 +56,8 @@ type Job struct {
 	Lists  int      `json:"lists,omitempty"`  // how often it was
 	Page   []string `json:"page,omitempty"`   // the threads to do next
 	Later  []Report `json:"later,omitempty"`  // those to try again after all others, with the reason
+	Redo   int      `json:"redo,omitempty"`   // how many threads of the page may be done already, if its last holder let it go
+	Next   int64    `json:"next,omitempty"`   // when the rate allows the next thread, likewise
 	Gained bool     `json:"gained,omitempty"` // something was done since the list began, or since Later was tried
 
 	Done    int      `json:"done"`
@@ -188,7 +190,7 @@ func List(ctx context.Context, t *threads.Tenant) ([]*Job, error) {
 }
 
 // Set stops a job, or lets it continue. The holder of a job that is stopped notices
-// with its next write.
+// with its next write, writes down what it has done, and lets it go.
 func Set(ctx context.Context, t *threads.Tenant, id, state string) (*Job, error) {
 	if state == Running {
 		j, err := Get(ctx, t, id)
@@ -216,7 +218,7 @@ func Set(ctx context.Context, t *threads.Tenant, id, state string) (*Job, error)
 		case j.State == Done:
 			return nil, fmt.Errorf("%w: bulk job %s is done", fault.ErrNothingToDo, id)
 		}
-		j.State, j.Holder, j.Updated = state, "", clock.Micros()
+		j.State, j.Updated = state, clock.Micros() // the holder takes it over, see hold.merge
 		j.Beat++
 		return json.Marshal(j)
 	})

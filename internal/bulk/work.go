@@ -1,16 +1,16 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/duty"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -42,6 +42,9 @@ const (
 	seldom = 10 * time.Minute    // how often to look even if nothing has changed
 	again  = time.Second         // the pause after an error of the store
 	keep   = 30 * 24 * time.Hour // how long jobs that have ended are known
+
+	atOnce   = 8                     // jobs that a worker carries out at a time
+	patience = 50 * time.Millisecond // how long a job waits for its rate while others wait for their turn
 )
 
 var off bool
@@ -49,13 +52,16 @@ var off bool
 // Off makes Work do nothing, for tests that explore every order of calls.
 func Off() { off = true }
 
-// Work carries out jobs until the context ends, one after the other.
+// Work carries out jobs until the context ends, several at a time. If there are more,
+// they take turns: a turn is a page, or a thread of a job whose rate makes it wait.
+// Tenants take turns first, then those who have started jobs, and then their jobs.
 func Work(ctx context.Context, t *threads.Threads, lease time.Duration, v Verbs) {
 	if off {
 		return
 	}
-	ctx = store.Patient(ctx)
-	w := &worker{threads: t, lease: lease, verbs: v, id: threads.NewRunID(), seen: duty.Sights{}}
+	ctx, cancel := context.WithCancel(store.Patient(ctx))
+	w := &worker{threads: t, lease: lease, verbs: v, id: threads.NewRunID(), seen: duty.Sights{},
+		held: map[string]*hold{}, ended: make(chan ended, atOnce), served: map[string]uint64{}}
 	news := make(chan struct{}, 1)
 	over := make(chan struct{})
 	go func() {
@@ -67,32 +73,58 @@ func Work(ctx context.Context, t *threads.Threads, lease time.Duration, v Verbs)
 			}
 		}
 	}()
-	defer func() { <-over }()
+	defer func() {
+		cancel()
+		<-over
+		for range w.held {
+			<-w.ended
+		}
+	}()
 	next := bell.New(seldom)
 	defer next.Stop()
+	calmUntil, lookBy := time.Now(), time.Now().Add(seldom)
 	for {
+		if !time.Now().Before(lookBy) {
+			wait, err := w.look(ctx)
+			if err != nil && ctx.Err() == nil {
+				if threads.IsUnusable(err) {
+					return
+				}
+				t.Warn("looking for bulk jobs", err)
+				wait = again
+			}
+			calmUntil, lookBy = time.Now().Add(calm), time.Now().Add(wait)
+		}
+		next.Reset(min(time.Until(lookBy), w.begin(ctx)))
 		select {
 		case <-ctx.Done():
 			return
 		case <-over: // the store was closed
 			return
 		case <-news:
+			lookBy = earlier(lookBy, calmUntil) // however often it is told
+		case e := <-w.ended:
+			delete(w.held, e.Key)
+			switch {
+			case e.err == nil && e.job.State == Running:
+				w.queue = append(w.queue, queued{e.Key, e.Version, e.job})
+			case e.err != nil && !errors.Is(e.err, duty.ErrLost) && ctx.Err() == nil:
+				if threads.IsUnusable(e.err) {
+					return
+				}
+				t.Warn("carrying out a bulk job", e.err, "job", e.job.ID)
+				lookBy = earlier(lookBy, time.Now().Add(again))
+			}
 		case <-next.C:
 		}
-		wait, err := w.look(ctx)
-		if err != nil && ctx.Err() == nil {
-			if threads.IsUnusable(err) {
-				return
-			}
-			t.Warn("looking for bulk jobs", err)
-			wait = again
-		}
-		next.Reset(wait)
-		select { // however often it is told
-		case <-ctx.Done():
-		case <-time.After(calm):
-		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // worker carries out jobs.
@@ -101,24 +133,59 @@ type worker struct {
 	lease   time.Duration
 	verbs   Verbs
 	id      string
-	seen    duty.Sights // jobs that others hold
+	seen    duty.Sights      // jobs that others hold
+	held    map[string]*hold // by key
+	ended   chan ended       // turns
+	queue   []queued         // jobs that wait for a turn
+	served  map[string]uint64
+	turns   uint64
+	crowded atomic.Bool // a job waits for a turn
 }
 
-// look carries out the jobs that nobody does, and returns when to look again.
+// ended is a turn that has ended.
+type ended struct {
+	*hold
+	err error
+}
+
+// queued is a job that waits for a turn.
+type queued struct {
+	key     string
+	version store.Version
+	job     *Job
+}
+
+// wait returns how long the job's rate makes it wait. No clock of another worker can
+// make it longer than the rate does.
+func (q *queued) wait() time.Duration {
+	return min(max(0, clock.Until(q.job.Next)), q.job.gap())
+}
+
+// gap returns the time between two threads.
+func (j *Job) gap() time.Duration { return time.Second / time.Duration(max(1, j.Rate)) }
+
+// look finds the jobs that nobody carries out, and returns when to look again.
 func (w *worker) look(ctx context.Context) (time.Duration, error) {
-	var cells []store.Cell
+	var queue []queued
+	wait, served := seldom, map[string]uint64{}
 	for cell, err := range w.threads.Store.List(ctx, Prefix, "") {
 		if err != nil {
 			return 0, err
 		}
-		cells = append(cells, cell)
-	}
-	wait := seldom
-	for _, cell := range cells {
 		j, err := parse(cell.Value)
-		switch {
-		case err != nil:
+		if err != nil {
 			continue // Get tells
+		}
+		for _, who := range turnsOf(cell.Key, j) {
+			served[who] = w.served[who]
+		}
+		if h := w.held[cell.Key]; h != nil {
+			if j.State != Running {
+				h.told.Store(true)
+			}
+			continue
+		}
+		switch {
 		case j.State != Running:
 			delete(w.seen, cell.Key)
 			if clock.Until(j.Updated) < -keep {
@@ -132,159 +199,58 @@ func (w *worker) look(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		delete(w.seen, cell.Key)
-		h := &hold{worker: w, job: j}
-		h.Hold = &duty.Hold{Store: w.threads.Store, Key: cell.Key, Version: cell.Version, Lease: w.lease, Encode: h.encode}
-		if err := h.carryOut(ctx); err != nil && !errors.Is(err, duty.ErrLost) {
-			return 0, err
-		}
-		wait = 0 // there may be others
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
+		queue = append(queue, queued{cell.Key, cell.Version, j})
 	}
+	w.queue, w.served = queue, served
 	return wait, nil
 }
 
-// hold is a job that this worker carries out.
-type hold struct {
-	*worker
-	*duty.Hold
-	job   *Job
-	redo  int       // how many threads of the page may be done already
-	tries int       // of the first one, that failed for a reason that may not last
-	next  time.Time // when the rate allows the next thread
-}
-
-// encode returns the content of the job's cell.
-func (h *hold) encode() ([]byte, error) {
-	h.job.Beat++
-	h.job.Updated = clock.Micros()
-	return json.Marshal(h.job)
-}
-
-// carryOut carries out a job to its end, or until the context ends or it is lost.
-func (h *hold) carryOut(ctx context.Context) error {
-	j := h.job
-	j.Holder, h.redo = h.id, len(j.Page)
-	if err := h.Save(ctx); err != nil {
-		return err
+// turnsOf returns who takes turns with others, the most important first: the tenant,
+// the user or the tenant itself, and the job.
+func turnsOf(key string, j *Job) [3]string {
+	owner := " " // no user has this name
+	if j.Owner != nil {
+		owner = *j.Owner
 	}
-	for {
-		if ctx.Err() != nil {
-			return h.release(ctx)
-		}
-		switch {
-		case len(j.Page) > 0:
-			if err := h.apply(ctx); err != nil {
-				return h.leave(ctx, err)
+	return [3]string{j.Tenant + "/", j.Tenant + "/" + owner + "/", key}
+}
+
+// begin begins turns, and returns how long to wait for the next one.
+func (w *worker) begin(ctx context.Context) time.Duration {
+	for len(w.held) < atOnce {
+		first, wait := -1, seldom
+		for i, q := range w.queue {
+			if left := q.wait(); left > 0 {
+				wait = min(wait, left)
+			} else if first < 0 || w.before(q, w.queue[first]) {
+				first = i
 			}
-			continue
-		case !j.Listed:
-			if err := h.list(ctx); err != nil {
-				return h.leave(ctx, err)
-			}
-		case len(j.Later) > 0 && j.Gained:
-			for _, r := range j.Later {
-				j.Page = append(j.Page, r.Thread)
-			}
-			j.Later, j.Gained = nil, false
-		case j.Repeat && j.Gained:
-			j.Cursor, j.Listed, j.Gained = "", false, false
-			j.Lists++
-		default:
-			j.fail(j.Later...)
-			j.Later, j.State, j.Holder, j.Ended = nil, Done, "", clock.Micros()
-			return h.Save(ctx)
 		}
-		if err := h.Save(ctx); err != nil {
-			return err
+		if first < 0 {
+			w.crowded.Store(false)
+			return wait
+		}
+		q := w.queue[first]
+		w.queue = slices.Delete(w.queue, first, first+1)
+		w.turns++
+		for _, who := range turnsOf(q.key, q.job) {
+			w.served[who] = w.turns
+		}
+		h := w.newHold(q)
+		w.held[q.key] = h
+		go func() { w.ended <- ended{h, h.carryOut(ctx)} }()
+	}
+	w.crowded.Store(len(w.queue) > 0)
+	return seldom
+}
+
+// before reports whether it is a's turn before it is b's.
+func (w *worker) before(a, b queued) bool {
+	theirs := turnsOf(b.key, b.job)
+	for i, who := range turnsOf(a.key, a.job) {
+		if n := cmp.Compare(w.served[who], w.served[theirs[i]]); n != 0 {
+			return n < 0
 		}
 	}
-}
-
-// leave lets the job go after an error, so that nobody has to wait for the lease.
-func (h *hold) leave(ctx context.Context, err error) error {
-	if errors.Is(err, duty.ErrLost) {
-		return err
-	}
-	return errors.Join(err, h.release(ctx))
-}
-
-// release lets the job go.
-func (h *hold) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	h.job.Holder = ""
-	return h.Save(ctx)
-}
-
-// list reads the next page.
-func (h *hold) list(ctx context.Context) error {
-	j := h.job
-	var ids []string
-	var cursor string
-	err := h.During(ctx, func(ctx context.Context) (err error) {
-		ids, cursor, err = h.verbs.Page(ctx, j, pageSize)
-		return err
-	})
-	switch {
-	case err != nil && (errors.Is(err, duty.ErrLost) || ctx.Err() != nil || threads.IsUnusable(err)):
-		return err
-	case err != nil && !final(err): // the job must not end because it could not see a thread
-		h.threads.Warn("listing the threads of a bulk job", err, "job", j.ID)
-		return h.Pause(ctx, again)
-	case err != nil:
-		j.fail(newReport("", err))
-	}
-	j.Page, j.Cursor, j.Listed = ids, cursor, cursor == "" || err != nil
-	return nil
-}
-
-// mostTries is how often a thread is tried again after an error that may not last.
-const mostTries = 3
-
-// final reports whether an error is one of the thread, which trying again does not
-// change.
-func final(err error) bool {
-	about := []error{fault.ErrNothingToDo, fault.ErrStale, fault.ErrNewer, fault.ErrMoved, fault.ErrCorrupt, fault.ErrInvalid, fault.ErrPinned}
-	return slices.ContainsFunc(about, func(e error) bool { return errors.Is(err, e) })
-}
-
-// apply does the first thread of the page.
-func (h *hold) apply(ctx context.Context) error {
-	j := h.job
-	if err := h.Pause(ctx, time.Until(h.next)); err != nil {
-		return err
-	}
-	h.next = time.Now().Add(time.Second / time.Duration(max(1, j.Rate)))
-	id := j.Page[0]
-	var got Outcome
-	err := h.During(ctx, func(ctx context.Context) (err error) {
-		got, err = h.verbs.Apply(ctx, j, id)
-		return err
-	})
-	switch {
-	case err != nil && (errors.Is(err, duty.ErrLost) || ctx.Err() != nil || threads.IsUnusable(err)):
-		return err
-	case duty.Passes(err):
-		return h.Pause(ctx, again)
-	case got == Failed && err != nil && !final(err) && h.tries < mostTries:
-		h.tries++
-		return h.Pause(ctx, again)
-	case got == Applied, got == Skipped && (h.redo > 0 || h.tries > 0) && j.Lists == 0: // it was done before
-		j.Done++
-		j.Gained = true
-	case j.Lists > 0: // it was counted before
-	case got == Skipped:
-		j.Skipped++
-	case got == Later && len(j.Later) < mostLater:
-		j.Later = append(j.Later, newReport(id, err))
-	default:
-		if err == nil {
-			err = fault.ErrInvalid
-		}
-		j.fail(newReport(id, err))
-	}
-	j.Page, h.redo, h.tries = j.Page[1:], max(0, h.redo-1), 0
-	return nil
+	return a.job.Created < b.job.Created
 }

@@ -34,6 +34,9 @@ type Hold struct {
 	Lease   time.Duration
 	// Encode returns the content of the cell. No two calls return the same.
 	Encode func() ([]byte, error)
+	// Merge takes over what somebody else has written into the cell, and reports
+	// whether it is still held here. Without it, every change loses the cell.
+	Merge func(value []byte) bool
 
 	mu    sync.Mutex
 	saved time.Time
@@ -58,6 +61,13 @@ func (h *Hold) Save(ctx context.Context) error {
 		cell, getErr := h.Store.Get(ctx, h.Key)
 		if errors.Is(getErr, store.ErrNotFound) && h.Version == "" {
 			cell, getErr = store.Cell{}, nil
+		}
+		if getErr == nil && cell.Version != h.Version && string(cell.Value) != string(value) && h.Merge != nil && h.Merge(cell.Value) {
+			h.Version = cell.Version
+			if value, err = h.Encode(); err != nil {
+				return err
+			}
+			continue
 		}
 		switch {
 		case errors.Is(getErr, store.ErrNotFound), getErr == nil && cell.Version != h.Version && string(cell.Value) != string(value):
