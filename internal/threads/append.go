@@ -118,7 +118,7 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	if err != nil {
 		return nil, false
 	}
-	if s.shows(summaryOf(t)) {
+	if s.stays(summaryOf(t)) {
 		return nil, true
 	}
 	cell, err := c.Store.Get(ctx, JournalKey(name))

@@ -2,6 +2,7 @@ package threads_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func TestListChoosesByChangeAndAsks(t *testing.T) {
@@ -72,6 +76,57 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 		expect("without asks", perdure.ListOptions{Asks: true})
 		expect("all that changed", perdure.ListOptions{Updated: middle, Limit: 2}, "c", "b")
 	})
+}
+
+// TestWhatNobodyWaitsForShows: lists know of a signal and of a new state, though they do
+// not change the status of the thread.
+func TestWhatNobodyWaitsForShows(t *testing.T) {
+	for name, open := range map[string]func() store.Store{
+		"batches": func() store.Store { return memstore.New() },
+		"plain":   func() store.Store { return kit.Plain(memstore.New()) },
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			k := kit.New(t, open(), perdure.Options{}, kit.EchoFlow("echo"), kit.AskFlow("ask", perdure.Question{}))
+			k.StartOn("ended", "echo", "x")
+			k.WaitFor("ended", perdure.Succeeded)
+			k.StartOn("waiting", "ask", "x")
+			k.WaitFor("waiting", perdure.Suspended)
+			_, err := k.Create(t.Context(), perdure.CreateRequest{Thread: "idle"})
+			kit.NoErr(t, err)
+			k.Stop() // no worker comes by
+			k.StartOn("queued", "echo", "x")
+			time.Sleep(time.Hour)
+			for id, status := range map[string]perdure.Status{"ended": perdure.Succeeded, "waiting": perdure.Suspended, "idle": perdure.Idle, "queued": perdure.Queued} {
+				began := time.Now()
+				kit.NoErr(t, k.Signal(t.Context(), id, "news", strings.Repeat("x", 100_000), perdure.SignalOptions{}))
+				var found []string
+				for s, err := range k.List(t.Context(), perdure.ListOptions{Updated: began, Status: status}) {
+					kit.NoErr(t, err)
+					found = append(found, s.ID)
+				}
+				if d := cmp.Diff([]string{id}, found); d != "" {
+					t.Errorf("changed since: %s", d)
+				}
+				for s, err := range k.List(t.Context(), perdure.ListOptions{UpdatedBefore: began}) {
+					kit.NoErr(t, err)
+					if s.ID == id {
+						t.Errorf("%s is listed as unchanged: %+v", id, s)
+					}
+				}
+				bytes := int64(0)
+				for s, err := range threads.Behind(k.Runtime).Select(t.Context(), threads.Query{}, "") {
+					kit.NoErr(t, err)
+					if s.ID == id {
+						bytes = s.Bytes
+					}
+				}
+				if bytes < 100_000 {
+					t.Errorf("%s has %d bytes", id, bytes)
+				}
+				time.Sleep(time.Hour)
+			}
+		})
+	}
 }
 
 func TestWatchTellsWhenToLookAtTheList(t *testing.T) {

@@ -145,6 +145,13 @@ func (s Summary) shows(other Summary) bool {
 		s.Import == other.Import && s.Moved == other.Moved && maps.Equal(s.Meta, other.Meta) && s.Waits.equal(other.Waits)
 }
 
+// stays reports whether a summary need not replace another one, since lists would show
+// the same. That a thread changed, grew or spent something shows too, except while a
+// worker has it, which writes the summary when it lets the thread go.
+func (s Summary) stays(before Summary) bool {
+	return s.shows(before) && (s.Status == journal.StatusRunning || s.Updated == before.Updated && s.Bytes == before.Bytes && maps.Equal(s.Spent, before.Spent))
+}
+
 // Summarise brings a thread's summary up to date. It does not create a missing
 // one, since that means that the thread was erased.
 func (c *Threads) Summarise(ctx context.Context, o *Opened) error {

@@ -337,7 +337,7 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 		return lines, flows, err
 	})
 	begun := cells != nil && c.batches // the summary was written with the entries
-	if err == nil && len(entries) > 0 && !begun && !before.shows(summaryOf(o.Thread)) {
+	if err == nil && len(entries) > 0 && !begun && !summaryOf(o.Thread).stays(before) {
 		_ = c.Summarise(ctx, o) // if it fails, a worker updates it when the run stops
 	}
 	if err == nil {

@@ -225,13 +225,13 @@ export interface paths {
         };
         /**
          * list bulk jobs
-         * @description Those that have ended are known for 30 days.
+         * @description It returns all of them, the newest first. Those that have ended are known for 30 days.
          */
         get: operations["bulk.list"];
         put?: never;
         /**
          * do one thing to all threads that a filter selects, in the background
-         * @description It needs the scope that the verb needs for one thread: admin for erase, archive and export, which writes files to the archive. Threads that are created or change after the job began are left alone, except that a cancel is for threads that change too. A thread that fails is reported and does not stop the others. A tenant, and each user of it, may have 20 jobs that are running or wait for a worker.
+         * @description It needs the scope that the verb needs for one thread: admin for erase, archive and export, which writes files to the archive. Threads that are created or change after the job began are left alone, except that a cancel is for threads that change too. A thread that fails is reported and does not stop the others. A tenant, and each user of it, may have 20 jobs that are running or wait for a worker. If there are more than workers carry out at a time, tenants, users and jobs take turns.
          */
         post: operations["bulk.start"];
         delete?: never;
@@ -308,7 +308,7 @@ export interface paths {
         put?: never;
         /**
          * stop a bulk job
-         * @description What was done stays done.
+         * @description It needs the scope that the verb needs for one thread. The worker notices within a second or two, and then the job says all that was done, which stays done.
          */
         post: operations["bulk.stop"];
         delete?: never;
