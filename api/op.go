@@ -170,6 +170,9 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 		if err != nil {
 			return errors.New("it is not a time such as 2006-01-02T15:04:05Z")
 		}
+		if t.IsZero() {
+			return ErrNoTime
+		}
 		v.Set(reflect.ValueOf(t))
 		return nil
 	}
@@ -199,6 +202,10 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 	}
 	return nil
 }
+
+// ErrNoTime means that a request has a time that programs have in place of none. It
+// must not count as no limit, since a bulk job may depend on it.
+var ErrNoTime = errors.New("the first second of the year 1 stands for no time; leave it out")
 
 // Texts returns a field of an input as texts, none if it is zero.
 func (f Field) Texts(in reflect.Value) []string {

@@ -100,8 +100,8 @@ func (f *bulkFlags) fill(now time.Time) error {
 		if f.times[i] == "" {
 			continue
 		}
-		if *to, err = time.Parse(time.RFC3339, f.times[i]); err != nil || to.IsZero() {
-			return fmt.Errorf("--%s: %q is not a time such as 2006-01-02T15:04:05Z", timesOf[i].name, f.times[i])
+		if *to, err = parseTime(f.times[i], now); err != nil {
+			return fmt.Errorf("--%s: %w", timesOf[i].name, err)
 		}
 	}
 	if f.older != "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,6 +58,23 @@ func TestBulkExecutesNoRuns(t *testing.T) {
 	p.run("", "bulk", "erase", "--status", "queued", "--user", "bob", "--yes").want(exit.OK, "done: 3 done, 0 skipped, 0 failed")
 	if r := p.run("", "threads", "--status", "succeeded", "--json").want(exit.OK); strings.Contains(r.out, `"id"`) {
 		t.Errorf("runs were executed:\n%s", r.out)
+	}
+}
+
+// TestTimesOfPeople: days and ages are times too.
+func TestTimesOfPeople(t *testing.T) {
+	p := stored(t)
+	p.run("", "run", "echo", "x", "--thread", "a", "--detach").want(exit.OK)
+	for flags, n := range map[string]int{"--created 2020-01-01": 1, "--created 1h": 1, "--created-before 2020-01-01": 0, "--created-before 1d": 0,
+		"--updated 0s": 0, "--updated-before 0s": 1, "--created 2020-01-01T00:00:00Z": 1} {
+		p.run("", append([]string{"bulk", "erase", "--dry-run"}, strings.Fields(flags)...)...).want(exit.OK, fmt.Sprint("it would erase ", n, " thread"))
+		if r := p.run("", append([]string{"threads", "--json"}, strings.Fields(flags)...)...).want(exit.OK); strings.Count(r.out, `"id"`) != n {
+			t.Errorf("%s lists %s", flags, r.out)
+		}
+	}
+	for _, wrong := range []string{"2020-02-30", "soon", "0001-01-01", "0001-01-01T00:00:00Z"} {
+		p.run("", "bulk", "erase", "--dry-run", "--created-before", wrong).want(exit.BadUsage, "2006-01-02")
+		p.run("", "threads", "--created-before", wrong).want(exit.BadUsage, "2006-01-02")
 	}
 }
 

@@ -208,10 +208,29 @@ func setField(f api.Field, in reflect.Value, texts []string) error {
 			item.SetString(strings.TrimSpace(text))
 			v.Set(reflect.Append(v, item))
 		}
+	case v.Type() == reflect.TypeFor[time.Time]():
+		at, err := parseTime(texts[0], time.Now())
+		v.Set(reflect.ValueOf(at))
+		return err
 	default:
 		return f.Set(in, texts)
 	}
 	return nil
+}
+
+// parseTime returns a time that is given as such, as a day, which begins at midnight
+// here, or as an age.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil && !at.IsZero() {
+		return at, nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil && !day.IsZero() {
+		return day, nil
+	}
+	if age, err := api.ParseAge(text); err == nil {
+		return now.Add(-age), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time such as 2006-01-02T15:04:05Z, a day such as 2006-01-02, or an age such as 7d", text)
 }
 
 // anyJSON returns a value given as JSON, or as any other text.

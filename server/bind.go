@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -143,6 +144,9 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 		case api.InQuery:
 			known[f.Key] = true
 			texts = query[f.Key]
+			if !utf8.ValidString(strings.Join(texts, "")) {
+				return api.Invalid("query %s: it is not UTF-8", f.Key)
+			}
 		case api.InHeader:
 			texts = r.Header.Values(f.Key)
 			if f.Key == "If-Match" || f.Key == "If-None-Match" {
@@ -381,6 +385,9 @@ func decodeValue(r *strict.Reader, v reflect.Value) error {
 		return nil
 	}
 	err = json.Unmarshal(raw, v.Addr().Interface())
+	if at, ok := v.Interface().(time.Time); ok && err == nil && at.IsZero() && string(raw) != "null" {
+		return api.ErrNoTime
+	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("it is a %s, but has to be a %s", wrong.Value, wrong.Type)
 	}

@@ -48,6 +48,7 @@ func TestBulkNeedsTheScopeOfItsVerb(t *testing.T) {
 	m.Do("POST", "/v1/bulk", `{"verb":"erase"}`).Problem(400, "invalid")
 	m.Do("POST", "/v1/bulk", `{"verb":"sing","filter":{"flow":"none"}}`).Problem(400, "invalid")
 	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"flow":"none","colour":"red"}}`).Problem(400, "body")
+	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"user":"ann","updated_before":"0001-01-01T00:00:00Z"}}`).Problem(400, "body")
 	for _, filter := range []string{`{"asks_of":[]}`, `{"user":"ann","asks_of":[]}`} {
 		m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":`+filter+`}`).Problem(400, "invalid")
 		m.Do("POST", "/v1/bulk/plan", `{"verb":"erase","filter":`+filter+`}`).Problem(400, "invalid")

@@ -138,6 +138,7 @@ func (p *paced) begin() {
 // WriteHeader begins the response.
 func (p *paced) WriteHeader(status int) {
 	if status >= 200 {
+		p.load.refused = status >= 400 && status < 500 && !p.begun
 		p.begin()
 	}
 	p.ResponseWriter.WriteHeader(status)

@@ -105,13 +105,15 @@ const (
 // counts. Heavy requests of one caller run one after the other: the others wait,
 // and hold nothing but their bodies.
 type load struct {
-	s       *Server
-	ctx     context.Context
-	write   bool // it takes effect before the response, which is therefore not refused
-	buckets []bucket
-	tenant  string
-	grown   threads.Growth // what was admitted
-	settled bool           // and is in the store
+	s        *Server
+	ctx      context.Context
+	write    bool // it takes effect before the response, which is therefore not refused
+	buckets  []bucket
+	tenant   string
+	grown    threads.Growth // what was admitted
+	admitted time.Time      // when a run was
+	refused  bool           // nothing came of it
+	settled  bool           // it is in the store, or never will be
 
 	// Guarded by the ledger's mutex.
 	held   Limits

@@ -160,8 +160,12 @@ func (l *load) Admit(ctx context.Context, g threads.Growth) error {
 		return nil
 	}
 	g.Thread, g.Run = g.Thread && !l.grown.Thread, g.Run && !l.grown.Run
-	if err := l.s.quotas.admit(ctx, l.tenant, g); err != nil {
+	at, err := l.s.quotas.admit(ctx, l.tenant, g)
+	if err != nil {
 		return err
+	}
+	if g.Run {
+		l.admitted = at
 	}
 	l.grown.Thread, l.grown.Run = l.grown.Thread || g.Thread, l.grown.Run || g.Run
 	return nil
@@ -177,19 +181,24 @@ func (l *load) settle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(l.tenant)
+	n := int64(1)
+	if l.refused {
+		n = 0
+	}
 	if g.Thread {
-		a.making, a.threads = a.making-1, a.threads+1
+		a.making, a.threads = a.making-1, a.threads+n
 	}
 	if g.Run {
-		a.queuing, a.runs = a.queuing-1, a.runs+1
+		a.queuing, a.runs = a.queuing-1, a.runs+n
+		a.starts.takeBack(l.admitted, 1-n)
 	}
 }
 
-// admit counts what a request is about to add, or refuses it.
-func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) error {
+// admit counts what a request is about to add, and returns when it did, or refuses it.
+func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) (at time.Time, err error) {
 	most := q.of(tenant)
 	if !g.Thread && !g.Run {
-		return nil
+		return at, nil
 	}
 	if most.Threads > 0 && g.Thread || most.Bytes > 0 {
 		q.await(ctx, tenant, func(threads, bytes int64) bool {
@@ -198,9 +207,8 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) err
 	}
 	busy := int64(0)
 	if most.Runs > 0 && g.Run {
-		var err error
 		if busy, err = q.busyOf(ctx, tenant, most.Runs); err != nil {
-			return err
+			return at, err
 		}
 	}
 	q.mu.Lock()
@@ -209,13 +217,13 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) err
 	threads, bytes := a.used()
 	switch others := q.share.of(tenant, now); {
 	case g.Thread && most.Threads > 0 && threads >= most.Threads:
-		return a.refuse("threads", most.Threads, 0)
+		return at, a.refuse("threads", most.Threads, 0)
 	case most.Bytes > 0 && bytes >= most.Bytes:
-		return a.refuse("bytes", most.Bytes, 0)
+		return at, a.refuse("bytes", most.Bytes, 0)
 	case g.Run && most.Runs > 0 && busy >= most.Runs:
-		return a.refuse("runs", most.Runs, time.Second)
+		return at, a.refuse("runs", most.Runs, time.Second)
 	case g.Run && most.Starts > 0 && a.starts.sum(now)+others.starts.sum(now) >= most.Starts:
-		return a.refuse("starts", most.Starts, a.starts.plus(others.starts, now).until(most.Starts, now))
+		return at, a.refuse("starts", most.Starts, a.starts.plus(others.starts, now).until(most.Starts, now))
 	}
 	if g.Thread {
 		a.making++
@@ -224,7 +232,7 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) err
 		a.queuing++
 		a.starts.add(now, 1)
 	}
-	return nil
+	return now, nil
 }
 
 // used returns the threads and bytes of a tenant. The mutex is held.

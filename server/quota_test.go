@@ -214,6 +214,13 @@ func TestQuotaOfStarts(t *testing.T) {
 			time.Sleep(7 * time.Second)
 		}
 		start(a, "Idempotency-Key", "0").Want(202) // the same again
+		for range 5 {                              // what is refused is no start
+			a.Do("POST", "/v1/runs", `{"flow":"count","input":1,"attach":["nope"]}`).Want(404)
+			a.Do("POST", "/v1/threads/t/runs", `{"flow":"count","input":1,"attach":["nope"]}`).Want(404)
+		}
+		if u := servertest.Decode[api.Usage](a.Do("GET", "/v1/usage", ""), 200); u.Starts != 3 || u.Threads != 1 {
+			t.Errorf("after starts that were refused: %+v", u)
+		}
 		start(b).Want(202)
 		over(start(b), "starts", 4, true)
 		time.Sleep(5 * time.Second) // more than it takes them to tell each other

@@ -42,6 +42,13 @@ func (w *window) add(now time.Time, n int64) {
 	w.n[0] += n
 }
 
+// takeBack removes what was added at a time.
+func (w *window) takeBack(at time.Time, n int64) {
+	if i := w.step - stepOf(at); i >= 0 && i < windowSteps {
+		w.n[i] -= n
+	}
+}
+
 // sum returns how often it happened within the minute before a time.
 func (w window) sum(now time.Time) (sum int64) {
 	w.forward(now)

@@ -70,7 +70,7 @@ func TestThreadsAreListedPageByPage(t *testing.T) {
 			t.Errorf("%s: %d threads, want %d; next %q", query, len(page.Threads), n, page.Next)
 		}
 	}
-	for _, query := range []string{"limit=1001", "limit=-1", "limit=x", "status=well", "after=%00", "after=../x", "asks=perhaps", "updated=now", "sort=up", "limit=1&limit=2"} {
+	for _, query := range []string{"limit=1001", "limit=-1", "limit=x", "status=well", "after=%00", "after=../x", "asks=perhaps", "updated=now", "updated_before=0001-01-01T00:00:00Z", "user=%ff", "sort=up", "limit=1&limit=2"} {
 		s.Do("GET", "/v1/threads?"+query, "").Problem(400, "invalid")
 	}
 }
