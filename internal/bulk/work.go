@@ -47,16 +47,11 @@ const (
 	patience = 50 * time.Millisecond // how long a job waits for its rate while others wait for their turn
 )
 
-var off bool
-
-// Off makes Work do nothing, for tests that explore every order of calls.
-func Off() { off = true }
-
 // Work carries out jobs until the context ends, several at a time. If there are more,
 // they take turns: a turn is a page, or a thread of a job whose rate makes it wait.
 // Tenants take turns first, then those who have started jobs, and then their jobs.
 func Work(ctx context.Context, t *threads.Threads, lease time.Duration, v Verbs) {
-	if off {
+	if threads.IsBare(t.Store) {
 		return
 	}
 	ctx, cancel := context.WithCancel(store.Patient(ctx))

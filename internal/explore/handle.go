@@ -46,6 +46,9 @@ var (
 	_ store.Batcher = (*handle)(nil)
 )
 
+// Bare makes the threads of the store do without what only multiplies the calls.
+func (*handle) Bare() {}
+
 // unbatched hides the batches of a handle.
 type unbatched struct{ store.Store }
 

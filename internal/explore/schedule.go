@@ -217,7 +217,7 @@ func (w *World) verdict() error {
 	if w.check == nil {
 		return w.Settled()
 	}
-	return w.check(w.ctx, w.inner)
+	return w.check(w.ctx, w.Store())
 }
 
 // drain ends what still runs, and waits for it.

@@ -67,7 +67,13 @@ func newWorld(ctx context.Context, s *search) *World {
 
 // Store is the store itself, for the setup to fill. Writes to it are no steps
 // and wake nobody.
-func (w *World) Store() store.Store { return w.inner }
+func (w *World) Store() store.Store { return filled{w.inner} }
+
+// filled is the store as the setup and the check see it.
+type filled struct{ *memstore.Store }
+
+// Bare makes threads do the same as in the actors' stores.
+func (filled) Bare() {}
 
 // Actor declares an actor. Fn gets a handle whose calls are steps, and a
 // context that ends when the actor is killed or the execution is over.

@@ -13,16 +13,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/explore"
-	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
-
-func init() {
-	threads.Unindexed()
-	bulk.Off()
-}
 
 // The explored tests run the production code on a store whose every call is a
 // step, in every order of steps. The times below never meet: where two timers

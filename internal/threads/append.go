@@ -176,7 +176,7 @@ func (c *Threads) firstSummary(name string, entries []journal.Entry) ([]store.Wr
 		return nil, err
 	}
 	cells := []store.Write{{Key: JournalKey(name), Value: value, Ahead: ahead}}
-	if unindexed {
+	if c.bare {
 		return cells, nil
 	}
 	if !c.batches { // as EnsureSummary does

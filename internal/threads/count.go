@@ -11,7 +11,7 @@ import (
 // are open.
 func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, asks int, err error) {
 	statuses = map[journal.Status]int{}
-	if r.Owner != nil || unindexed {
+	if r.Owner != nil || r.All.bare {
 		err = r.count(ctx, Query{}, func(s Summary) {
 			statuses[s.Status]++
 			asks += s.Asks

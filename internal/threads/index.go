@@ -113,7 +113,7 @@ func (c *Threads) indexKeys(name string, s Summary) []string {
 	if !s.Indexed {
 		return nil
 	}
-	if unindexed {
+	if c.bare {
 		return []string{c.allKey(name)}
 	}
 	part, incarnation, _ := strings.Cut(name, ".")
@@ -141,13 +141,6 @@ func (c *Threads) indexKeys(name string, s Summary) []string {
 	}
 	return append(keys, c.allKey(name))
 }
-
-// unindexed says that there is no index: lists read all summaries.
-var unindexed bool
-
-// Unindexed does without the index, for tests that explore every order of writes, of
-// which each cell multiplies the number.
-func Unindexed() { unindexed = true }
 
 // allKey returns the key of a thread in the facet of all threads.
 func (c *Threads) allKey(name string) string {
@@ -192,7 +185,7 @@ func parseIndexKey(key string) (name string, since uint64) {
 
 // index writes the cells with the given keys.
 func (c *Threads) index(ctx context.Context, keys []string) error {
-	if unindexed {
+	if c.bare {
 		return nil
 	}
 	return c.each(keys, func(key string) error {
@@ -206,7 +199,7 @@ func (c *Threads) index(ctx context.Context, keys []string) error {
 
 // unindex removes cells from the index.
 func (c *Threads) unindex(ctx context.Context, keys []string) error {
-	if unindexed {
+	if c.bare {
 		return nil
 	}
 	return c.each(keys, func(key string) error { return c.Remove(ctx, key, "") })

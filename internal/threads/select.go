@@ -259,7 +259,7 @@ func (c *Threads) mergedCells(ctx context.Context, facets []string, cursor strin
 // which it rewrites, last.
 func (c *Threads) facetCells(ctx context.Context, facet, cursor string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if unindexed {
+		if c.bare {
 			part, _, _ := strings.Cut(strings.TrimPrefix(facet, indexPrefix), "/")
 			for cell, err := range c.Store.List(ctx, JournalKey(part)+".", "") {
 				if !yield(c.allKey(strings.TrimPrefix(cell.Key, JournalKey(""))), err) {
@@ -430,7 +430,7 @@ func (c *Threads) completeIndex(ctx context.Context) error {
 	c.mu.Lock()
 	complete := c.indexed
 	c.mu.Unlock()
-	if complete || unindexed {
+	if complete || c.bare {
 		return nil
 	}
 	_, err := c.Store.Get(ctx, IndexCell)

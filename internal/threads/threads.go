@@ -46,6 +46,21 @@ type Threads struct {
 	unmoved time.Time       // when the store was last seen not to have moved
 	roots   map[string]Root // of forks
 	indexed bool            // all threads are in the index
+
+	bare bool // see Bare
+}
+
+// Bare is the upgrade of stores of tests that explore every order of calls. Each call
+// multiplies the orders, so threads of such a store have no index, and lists read all
+// summaries; and its bulk jobs are not worked on.
+type Bare interface {
+	Bare()
+}
+
+// IsBare reports whether a store is Bare.
+func IsBare(s store.Store) bool {
+	_, bare := store.As[Bare](s)
+	return bare
 }
 
 // SaltCell is the key of the cell with the secret that keys the hashes in names.
@@ -72,7 +87,7 @@ func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Du
 		return nil, err
 	}
 	restored, err := ReadRestored(ctx, s)
-	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, restored: restored.ID, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}}, err
+	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, restored: restored.ID, batches: store.BatcherOf(s) != nil, bare: IsBare(s), roots: map[string]Root{}}, err
 }
 
 // Logged reports whether err comes from a store whose failures the runtime logs
