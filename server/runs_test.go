@@ -257,6 +257,7 @@ func TestRunsAreControlled(t *testing.T) {
 	if !resumed.Resumed || resumed.Note != "" {
 		t.Errorf("it is %+v", resumed)
 	}
+	plainWait(s, run) // a worker has to find that it waits for the ask
 	s.Do("POST", plainPath(run)+"/resume", "").Want(200, &resumed)
 	if resumed.Resumed || !strings.Contains(resumed.Note, run.Asks[0].ID) {
 		t.Errorf("the note is %q", resumed.Note)

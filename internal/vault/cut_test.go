@@ -41,6 +41,7 @@ func made(t *testing.T, s store.Store, p *place) (*perdure.Runtime, map[string]s
 	k.WaitForRun("t", k.StartOn("t", "echo", kit.Large).ID, perdure.Succeeded)
 	k.MustFork(perdure.ForkRequest{Thread: "t", As: "f"})
 	k.WaitForRun("f", k.StartOn("f", "ledger", "x").ID, perdure.Succeeded)
+	synctest.Wait() // until the worker has removed the hint of the run
 	k.Stop()
 	return k.Runtime, map[string]string{"t": export(t, k.Runtime, "t"), "f": export(t, k.Runtime, "f")}
 }

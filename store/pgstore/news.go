@@ -188,9 +188,11 @@ func (n *news) tell() {
 			return
 		case <-n.kick:
 		}
+		pause := tellPace
+		var err error
 		if n.fresh.Swap(false) || time.Since(asked) > presencePace {
 			asked = time.Now()
-			if present = n.anyone(); !present {
+			if present, err = n.anyone(); err == nil && !present {
 				n.quiet.Store(int64(asked.Sub(n.began) + presencePace))
 			}
 		}
@@ -198,26 +200,33 @@ func (n *news) tell() {
 		names, casts := n.names, n.casts
 		n.names, n.casts, n.size = map[string]struct{}{}, nil, 0
 		n.mu.Unlock()
-		if present {
+		if err == nil && present {
 			notes := n.pack(names, casts, &count)
-			_ = n.s.query(n.s.life, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, note) FROM unnest($2::text[]) note", nil, n.channel(), notes) // lost
+			err = n.s.query(n.s.life, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, note) FROM unnest($2::text[]) note", nil, n.channel(), notes)
+		}
+		if err != nil { // names are told later, and messages are lost
+			n.mu.Lock()
+			maps.Copy(n.names, names)
+			n.mu.Unlock()
+			asked, pause = time.Time{}, presencePace
+			ring(n.kick)
 		}
 		select {
 		case <-n.s.life.Done():
 			return
-		case <-time.After(tellPace):
+		case <-time.After(pause):
 		}
 	}
 }
 
 // anyone reports whether another handle listens. One that begins just after says so
 // to those who listen; others look again after a while, until which it polls often.
-func (n *news) anyone() bool {
+func (n *news) anyone() (bool, error) {
 	class, object := n.presence()
 	var others int
 	err := n.s.query(n.s.life, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = $1 AND objid::bigint = $2 AND objsubid = 2 AND granted AND pid <> $3 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
 		func(scan func(...any) error) error { return scan(&others) }, int64(class), int64(object), int32(n.pid.Load()))
-	return err == nil && others > 0
+	return others > 0, err
 }
 
 // pack puts records into notifications. Count numbers these, so that one that is

@@ -67,14 +67,19 @@ func (n *news) poll() {
 		case <-wait.C:
 		}
 		began := time.Now()
+		var err error
 		if n.s.Watching() {
 			var now string
-			err := n.s.query(n.s.life, "SELECT pg_current_snapshot()::text", func(scan func(...any) error) error { return scan(&now) })
+			err = n.s.query(n.s.life, "SELECT pg_current_snapshot()::text", func(scan func(...any) error) error { return scan(&now) })
 			if err == nil && now != seen {
 				n.s.WakeAll()
 				seen = now
 			}
 		}
-		wait.Reset(n.pollPace(began))
+		pace := n.pollPace(began)
+		if err != nil { // this look saw nothing
+			pace = min(pace, store.PollInterval)
+		}
+		wait.Reset(pace)
 	}
 }
