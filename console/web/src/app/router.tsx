@@ -53,13 +53,14 @@ const home = createRoute({
 
 const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: lazyRouteComponent(() => import("@/pages/threads/Threads")) });
 const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: lazyRouteComponent(() => import("@/pages/thread/Thread")) });
+const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: lazyRouteComponent(() => import("@/pages/travel/Travel")) });
 const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
 const ask = createRoute({ getParentRoute: () => shell, path: "inbox/$ask", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
 const start = createRoute({ getParentRoute: () => shell, path: "start", component: lazyRouteComponent(() => import("@/pages/start/Start")) });
 const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: lazyRouteComponent(() => import("@/pages/operations/Operations")) });
 
 export const router = createRouter({
-  routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, inbox, ask, start, operations])]),
+  routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, travel, inbox, ask, start, operations])]),
   basepath: basePath,
   defaultPreload: "intent",
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),

@@ -1,1 +1,0 @@
-import{T as e,i as t,w as n}from"./Copy-B3KblSj2.js";import{i as r}from"./text-C56mXmKf.js";e();var i=n(),a=({text:e,className:n})=>(0,i.jsx)(`bdi`,{title:e.length>60?r(e,2e3):void 0,className:t(`truncate`,n),children:r(e)});export{a as t};
