@@ -101,12 +101,13 @@ export function Status({ status, asks }: { status: StatusName; asks?: number }) 
   );
 }
 
-/** Why a thread does not move. */
+/** Why a thread does not move. That it has nothing to do is said quietly. */
 export function WhyText({ why, className }: { why: Why; className?: string }) {
   const Icon = whyIcons[why.state] ?? Circle;
+  const quiet = why.state === "done" || why.state === "idle";
   return (
-    <span className={cx("inline-flex min-w-0 items-center gap-1.5", toneText[whyTone(why)], className)}>
-      <Icon aria-hidden className={cx("size-3.5 shrink-0", why.state === "working" && "animate-pulse")} />
+    <span className={cx("inline-flex min-w-0 items-center gap-1.5", quiet ? "text-faint" : toneText[whyTone(why)], className)}>
+      {!quiet && <Icon aria-hidden className={cx("size-3.5 shrink-0", why.state === "working" && "animate-pulse")} />}
       <bdi className="truncate">{why.text}</bdi>
     </span>
   );

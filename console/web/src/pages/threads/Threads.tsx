@@ -1,53 +1,63 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
-import { LayoutList } from "lucide-react";
-import { api } from "@/api/client";
-import { keys } from "@/api/queries";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { LayoutList, SearchX } from "lucide-react";
+import { useCallback, useMemo, useRef } from "react";
+import { useHotkeys } from "@/app/hotkeys";
+import { count, many } from "@/lib/text";
+import type { ThreadFilter } from "@/lib/threadlist";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Page } from "@/ui/Page";
-import { Status } from "@/ui/Status";
-import { Cell, Panel, Row, Table } from "@/ui/Table";
-import { Line } from "@/ui/Text";
-import { Time } from "@/ui/Time";
+import { Filters } from "./Filters";
+import { List } from "./List";
+import { useThreadList } from "./live";
+
+function useFilter(): [ThreadFilter, (change: Partial<ThreadFilter>) => void] {
+  const said = useSearch({ strict: false }) as Record<string, string | undefined>;
+  const navigate = useNavigate();
+  const { q = "", status = "", flow = "", user = "" } = said;
+  const filter = useMemo(() => ({ q, status, flow, user }), [q, status, flow, user]);
+  const change = useCallback(
+    (change: Partial<ThreadFilter>) => void navigate({ to: "/threads", search: { ...filter, ...change }, replace: true }),
+    [navigate, filter],
+  );
+  return [filter, change];
+}
 
 export default function Threads() {
-  const threads = useQuery({ queryKey: keys.threads(), queryFn: () => api.get("/v1/threads") });
-  const known = threads.data?.threads ?? [];
+  const [filter, change] = useFilter();
+  const { query, rows, loaded, searching } = useThreadList(filter);
+  const search = useRef<HTMLInputElement>(null);
+  useHotkeys({ "/": () => search.current?.focus() });
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  const more = useCallback(() => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  const filtered = !!(filter.q || filter.status || filter.flow || filter.user);
   return (
-    <Page title="Threads">
-      <div className="min-h-0 flex-1 overflow-y-auto p-4">
-        {threads.error && <Failed error={threads.error} again={() => void threads.refetch()} />}
-        {threads.isPending && <Loading what="the threads" />}
-        {threads.data && known.length === 0 && (
-          <Empty icon={<LayoutList aria-hidden />} title="There are no threads yet" command={'perdure run research "How can a cache be kept from serving stale data?"'}>
-            A thread is everything that one conversation or job has done. This command starts one.
-          </Empty>
-        )}
-        {known.length > 0 && (
-          <Panel>
-            <Table label="Threads" head={["Status", "Thread", "Flow", "Changed"]}>
-              {known.map((thread) => (
-                <Row key={thread.id}>
-                  <Cell>
-                    <Status status={thread.status} asks={thread.asks} />
-                  </Cell>
-                  <Cell>
-                    <Link to="/threads/$thread" params={{ thread: thread.id }} className="text-accent hover:underline">
-                      <Line text={thread.title ?? thread.id} />
-                    </Link>
-                  </Cell>
-                  <Cell>
-                    <Line text={thread.flow ?? ""} />
-                  </Cell>
-                  <Cell>
-                    <Time at={thread.updated} />
-                  </Cell>
-                </Row>
-              ))}
-            </Table>
-          </Panel>
-        )}
-      </div>
+    <Page
+      title="Threads"
+      actions={
+        <span role="status" className="text-soft">
+          {searching ? `Searching, ${count(loaded)} so far …` : query.data && filtered ? `${count(rows.length)}${hasNextPage ? "+" : ""} found` : ""}
+        </span>
+      }
+    >
+      <Filters filter={filter} onChange={change} search={search} />
+      {query.error && <Failed error={query.error} again={() => void query.refetch()} />}
+      {query.isPending && <Loading what="the threads" />}
+      {query.data && rows.length === 0 && !searching && (filtered ? <NoneFound filter={filter} searched={hasNextPage ? loaded : undefined} /> : <NoThreads />)}
+      {rows.length > 0 && <List rows={rows} onEnd={more} />}
     </Page>
   );
 }
+
+const NoThreads = () => (
+  <Empty icon={<LayoutList aria-hidden />} title="There are no threads yet" command={'perdure run research "How can a cache be kept from serving stale data?"'}>
+    A thread is everything that one conversation or job has done. This command starts one, and it appears here at once.
+  </Empty>
+);
+
+const NoneFound = ({ filter, searched }: { filter: ThreadFilter; searched?: number }) => (
+  <Empty icon={<SearchX aria-hidden />} title="No thread fits">
+    {filter.q && searched ? `The newest ${many(searched, "thread")} were searched. Choose a flow, a status or an owner to look further back.` : "Clear the filters to see all threads."}
+  </Empty>
+);

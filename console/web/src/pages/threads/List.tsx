@@ -1,0 +1,164 @@
+import { Link } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { memo, useEffect, useRef, useState } from "react";
+import { cx } from "@/lib/cx";
+import { compact, dollars, shortId } from "@/lib/text";
+import { type ThreadRow, whyOf } from "@/lib/threadlist";
+import { useHotkeys } from "@/app/hotkeys";
+import { Status, WhyText } from "@/ui/Status";
+import { Line } from "@/ui/Text";
+import { Time } from "@/ui/Time";
+import { useNarrow } from "@/ui/useNarrow";
+
+const columns =
+  "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.5fr)_6.5rem_4.5rem_minmax(11rem,1.8fr)_8rem_3.5rem_3.5rem_4.5rem]";
+
+interface Props {
+  rows: ThreadRow[];
+  /** Called when the end of what was read comes into view. */
+  onEnd(): void;
+}
+
+/** The rows of the list that are in view, and a few around them. */
+export function List({ rows, onEnd }: Props) {
+  const narrow = useNarrow();
+  const scroller = useRef<HTMLDivElement>(null);
+  const height = narrow ? 62 : 38;
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => height, overscan: 12, getItemKey: (at) => rows[at]!.id });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  useEffect(() => virtual.measure(), [height, virtual]);
+  useEffect(() => {
+    if (last >= rows.length - 40) onEnd();
+  }, [last, rows.length, onEnd]);
+  const { at, move } = useSelection(rows.length, scroller, (index) => virtual.scrollToIndex(index));
+  useHotkeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
+  return (
+    <div ref={scroller} className="min-h-0 flex-1 overflow-y-auto bg-panel" role="table" aria-label="Threads" aria-rowcount={rows.length}>
+      {!narrow && <Head />}
+      <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
+        {items.map((item) => (
+          <div
+            key={item.key}
+            role="row"
+            aria-rowindex={item.index + 1}
+            data-row={item.index}
+            className={cx("absolute inset-x-0 border-b border-line", item.index === at ? "bg-selected" : "hover:bg-hover")}
+            style={{ height, transform: `translateY(${item.start}px)` }}
+          >
+            {narrow ? <Card row={rows[item.index]!} /> : <Cells row={rows[item.index]!} />}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** The row that j and k move, which also has the focus. */
+function useSelection(length: number, scroller: React.RefObject<HTMLDivElement | null>, scrollTo: (index: number) => void) {
+  const [at, setAt] = useState(-1);
+  const move = (by: number) => {
+    const next = Math.max(0, Math.min(length - 1, at + by));
+    setAt(next);
+    scrollTo(next);
+    requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-row="${next}"] a`)?.focus({ preventScroll: true }));
+  };
+  return { at, move };
+}
+
+const cell = "min-w-0 truncate";
+
+const Head = () => (
+  <div role="rowgroup" className="sticky top-0 z-10 border-b border-line bg-panel">
+    <div role="row" className={cx(columns, "h-8 text-xs font-medium text-faint")}>
+      <span role="columnheader">Status</span>
+      <span role="columnheader">Thread</span>
+      <span role="columnheader">Flow</span>
+      <span role="columnheader" className="hidden xl:block">
+        Owner
+      </span>
+      <span role="columnheader">Why is it not moving?</span>
+      <span role="columnheader" className="hidden xl:block">
+        Step
+      </span>
+      <span role="columnheader" className="text-right">
+        Tokens
+      </span>
+      <span role="columnheader" className="hidden text-right xl:block">
+        Cost
+      </span>
+      <span role="columnheader" className="text-right">
+        Changed
+      </span>
+    </div>
+  </div>
+);
+
+/** The name of a thread, whose link covers the row. */
+function Name({ row }: { row: ThreadRow }) {
+  return (
+    <Link to="/threads/$thread" params={{ thread: row.id }} className="flex min-w-0 items-baseline gap-2 outline-none after:absolute after:inset-0 focus-visible:after:outline-2 focus-visible:after:-outline-offset-2 focus-visible:after:outline-accent">
+      {row.title ? (
+        <>
+          <Line text={row.title} className="font-medium" />
+          <Line text={shortId(row.id)} className="shrink-0 font-mono text-xs text-faint" />
+        </>
+      ) : (
+        <Line text={row.id} className="font-mono text-xs" />
+      )}
+    </Link>
+  );
+}
+
+const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
+  const why = whyOf(row);
+  return (
+    <div className={cx(columns, "h-full")}>
+      <span role="cell" className="flex">
+        <Status status={row.status} asks={row.asks} />
+      </span>
+      <span role="cell" className={cell}>
+        <Name row={row} />
+      </span>
+      <span role="cell" className={cx(cell, "text-soft")}>
+        <Line text={row.flow ?? ""} />
+      </span>
+      <span role="cell" className={cx(cell, "hidden text-soft xl:block")}>
+        <Line text={row.user ?? ""} />
+      </span>
+      <span role="cell" className={cx(cell, "flex")}>
+        <WhyText why={why} />
+      </span>
+      <span role="cell" className={cx(cell, "hidden font-mono text-xs text-faint xl:block")}>
+        <Line text={why.step ?? ""} />
+      </span>
+      <span role="cell" className="text-right text-soft tabular-nums">
+        {row.spent?.tokens ? compact(row.spent.tokens) : ""}
+      </span>
+      <span role="cell" className="hidden text-right text-soft tabular-nums xl:block">
+        {row.spent?.cost ? dollars(row.spent.cost) : ""}
+      </span>
+      <span role="cell" className="text-right text-soft tabular-nums">
+        <Time at={row.updated} />
+      </span>
+    </div>
+  );
+});
+
+const Card = memo(function Card({ row }: { row: ThreadRow }) {
+  return (
+    <div className="flex h-full flex-col justify-center gap-1 px-4">
+      <div role="cell" className="flex items-center gap-2">
+        <span className="min-w-0 flex-1">
+          <Name row={row} />
+        </span>
+        <Time at={row.updated} className="shrink-0 text-xs text-faint tabular-nums" />
+      </div>
+      <div role="cell" className="flex items-center gap-2 text-xs">
+        <Status status={row.status} asks={row.asks} />
+        <WhyText why={whyOf(row)} className="flex-1" />
+        <Line text={row.flow ?? ""} className="shrink-0 text-faint" />
+      </div>
+    </div>
+  );
+});

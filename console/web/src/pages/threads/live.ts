@@ -1,0 +1,63 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { api } from "@/api/client";
+import { keys, queryClient } from "@/api/queries";
+import { type News, useNews } from "@/app/news";
+import type { Status } from "@/lib/status";
+import { joinThreads, type ThreadFilter, type ThreadRow } from "@/lib/threadlist";
+
+const pageSize = 200; // the most for which the server says why
+const searched = 5_000; // threads that a search looks at
+
+/** The list of threads, read page by page and kept up to date by the stream of changes. */
+export function useThreadList(filter: ThreadFilter) {
+  const { status, flow, user } = filter;
+  const query = useInfiniteQuery({
+    queryKey: [...keys.threads(), status, flow, user],
+    initialPageParam: "",
+    queryFn: ({ pageParam, signal }) =>
+      api.get("/v1/threads", { query: { limit: pageSize, after: pageParam, status: status as Status, flow, user }, signal }),
+    getNextPageParam: (page) => page.next || undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const changes = useChanges(query.dataUpdatedAt);
+  const pages = query.data?.pages;
+  const rows = useMemo(
+    () => joinThreads((pages ?? []).map((page) => page.threads as ThreadRow[]), changes, filter, !query.hasNextPage),
+    [pages, changes, filter, query.hasNextPage],
+  );
+  const loaded = (pages?.length ?? 0) * pageSize;
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  useEffect(() => {
+    if (filter.q && hasNextPage && !isFetchingNextPage && loaded < searched) void fetchNextPage();
+  }, [filter.q, hasNextPage, isFetchingNextPage, fetchNextPage, loaded]);
+  return { query, rows, loaded, searching: !!filter.q && hasNextPage && loaded < searched };
+}
+
+/** What has changed since the list was read, brought together four times a second at most. */
+function useChanges(readAt: number): Map<string, ThreadRow | null> {
+  const [changes, setChanges] = useState<Map<string, ThreadRow | null>>(() => new Map());
+  const waiting = useRef(new Map<string, ThreadRow | null>());
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const reader = useCallback((news: News) => {
+    if (news.kind === "open") {
+      void queryClient.invalidateQueries({ queryKey: keys.threads() });
+      return;
+    }
+    if (news.kind === "gone") waiting.current.set(news.thread, null);
+    else waiting.current.set(news.thread.id, news.thread as ThreadRow);
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      const come = waiting.current;
+      waiting.current = new Map();
+      setChanges((before) => new Map([...before, ...come]));
+    }, 250);
+  }, []);
+  useNews(reader);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  // What the list says is newer than changes from before it was read.
+  useEffect(() => {
+    if (readAt) setChanges((before) => (before.size > 2_000 ? new Map() : before));
+  }, [readAt]);
+  return changes;
+}
