@@ -1,9 +1,8 @@
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { CircleHelp, Inbox, LayoutList, LogOut, type LucideIcon, Monitor, Moon, Play, Server, Sun, UnplugIcon, UserRound } from "lucide-react";
+import { CircleHelp, Ellipsis, Inbox, LayoutList, LogOut, type LucideIcon, Monitor, Moon, Play, Server, Sun, UnplugIcon, UserRound } from "lucide-react";
 import { useEffect, useState } from "react";
 import { signOut } from "@/api/client";
 import { queryClient, useAsks, useMe } from "@/api/queries";
-import { cx } from "@/lib/cx";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Kbd } from "@/ui/Kbd";
@@ -47,6 +46,9 @@ export function Shell() {
   );
 }
 
+const railItem =
+  "relative flex h-13 flex-1 flex-col items-center justify-center gap-0.5 rounded text-xs text-soft hover:bg-hover hover:text-text sm:h-8 sm:flex-none sm:flex-row sm:justify-start sm:gap-2 sm:px-2 sm:text-sm [&_svg]:size-4.5 sm:[&_svg]:size-4";
+
 function Rail({ onHelp }: { onHelp(): void }) {
   const asks = useAsks();
   const open = asks.data?.asks?.length ?? 0;
@@ -64,7 +66,7 @@ function Rail({ onHelp }: { onHelp(): void }) {
           key={to}
           to={to}
           title={`${label} (${key})`}
-          className="relative flex h-13 flex-1 flex-col items-center justify-center gap-0.5 rounded text-xs text-soft hover:bg-hover hover:text-text sm:h-8 sm:flex-none sm:flex-row sm:justify-start sm:gap-2 sm:px-2 sm:text-sm [&_svg]:size-4.5 sm:[&_svg]:size-4"
+          className={railItem}
           activeProps={{ className: "bg-selected font-medium !text-text", "aria-current": "page" }}
         >
           <Icon aria-hidden />
@@ -79,6 +81,9 @@ function Rail({ onHelp }: { onHelp(): void }) {
           )}
         </Link>
       ))}
+      <div className="contents sm:hidden">
+        <More />
+      </div>
       <div className="hidden flex-1 sm:block" />
       <div className="hidden items-center gap-1 sm:flex">
         <Who />
@@ -115,14 +120,18 @@ export function ThemeSwitch() {
   );
 }
 
-function Who() {
-  const { data: me } = useMe();
+function useLeave() {
   const navigate = useNavigate();
-  const leave = async () => {
+  return async () => {
     await signOut().catch(() => {});
     queryClient.clear();
     void navigate({ to: "/login" });
   };
+}
+
+function Who() {
+  const { data: me } = useMe();
+  const leave = useLeave();
   if (!me) return <span className="flex-1" />;
   return (
     <Menu
@@ -143,13 +152,35 @@ function Who() {
   );
 }
 
+/** What the foot of the rail has, on a phone. */
+function More() {
+  const theme = useTheme();
+  const leave = useLeave();
+  return (
+    <Menu
+      label="More"
+      trigger={
+        <button type="button" className={railItem}>
+          <Ellipsis aria-hidden />
+          More
+        </button>
+      }
+      items={[
+        ...themes.map(({ value, label, icon: Each }) => ({ label, icon: <Each aria-hidden />, checked: value === theme, onSelect: () => setTheme(value) })),
+        "line" as const,
+        { label: "Sign out", icon: <LogOut aria-hidden />, onSelect: () => void leave() },
+      ]}
+    />
+  );
+}
+
 /** Says that the connection is lost. What is on the page stays. */
 function Lost() {
   const state = useConnection();
   return (
     <div role="status" aria-live="polite">
       {state === "lost" && (
-        <p className={cx("flex items-center justify-center gap-2 border-b border-line bg-bad-tint px-4 py-1.5 text-bad")}>
+        <p className="flex items-center justify-center gap-2 border-b border-line bg-bad-tint px-4 py-1.5 text-bad">
           <UnplugIcon aria-hidden className="size-4" />
           No connection to the server. The page shows what it last knew, and catches up by itself.
         </p>

@@ -12,7 +12,7 @@ export interface Tab {
 export function Tabs({ tabs, value, onChange, children, label }: { tabs: Tab[]; value: string; onChange(id: string): void; children: ReactNode; label: string }) {
   return (
     <Radix.Root value={value} onValueChange={onChange} className="flex min-h-0 flex-1 flex-col">
-      <Radix.List aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2">
+      <Radix.List aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2 [scrollbar-width:none]">
         {tabs.map((tab) => (
           <Radix.Trigger
             key={tab.id}

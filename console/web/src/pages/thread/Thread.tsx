@@ -1,19 +1,127 @@
-import { useParams } from "@tanstack/react-router";
-import { useThread } from "@/api/queries";
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo } from "react";
+import { useThread, useThreadState } from "@/api/queries";
+import { useHotkeys } from "@/app/hotkeys";
+import { conversationOf } from "@/lib/conversation";
+import { ended } from "@/lib/status";
+import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
-import { Json } from "@/ui/Json";
-import { Page } from "@/ui/Page";
+import { type Tab, TabPanel, Tabs } from "@/ui/Tabs";
+import { useNow } from "@/ui/Time";
+import { useNarrow } from "@/ui/useNarrow";
+import { Conversation } from "./Conversation";
+import { Family } from "./Family";
+import { Header } from "./Header";
+import { Events, Inspector } from "./Inspector";
+import { useThreadLog } from "./log";
+import { Files, Memory, StateView, Todos } from "./Panels";
+import { Problems } from "./Problems";
+import { Timeline } from "./Timeline";
+
+interface Place {
+  tab?: string;
+  run?: string;
+  seq?: string;
+}
+
+const nothing: ReadonlySet<string> = new Set();
 
 export default function Thread() {
-  const { thread } = useParams({ from: "/shell/threads/$thread" });
-  const { data, error, refetch, isPending } = useThread(thread);
-  return (
-    <Page title={data?.title ?? thread}>
-      <div className="min-h-0 flex-1 overflow-y-auto p-4">
-        {error && <Failed error={error} again={() => void refetch()} />}
-        {isPending && <Loading what="the thread" />}
-        {data && <Json value={data} open={3} />}
-      </div>
-    </Page>
+  const { thread: id } = useParams({ from: "/shell/threads/$thread" });
+  return <OneThread key={id} id={id} />;
+}
+
+function OneThread({ id }: { id: string }) {
+  const place = useSearch({ strict: false }) as Place;
+  const navigate = useNavigate();
+  const log = useThreadLog(id);
+  const thread = useThread(id);
+  const state = useThreadState(id);
+  const narrow = useNarrow();
+  const go = useCallback(
+    (change: Place) => void navigate({ to: "/threads/$thread", params: { thread: id }, search: { ...place, ...change } as Record<string, string>, replace: true }),
+    [navigate, id, place],
   );
+  const select = useCallback((seq: number) => go({ seq: String(seq) }), [go]);
+  const close = useCallback(() => go({ seq: undefined }), [go]);
+  useHotkeys({ Escape: close });
+
+  const runs = thread.data?.runs ?? [];
+  const run = runs.find((one) => one.id === place.run) ?? runs.at(-1);
+  const times = useTimes(log, run?.id ?? "", !run || ended(run.status) || run.status === "suspended" || run.status === "paused");
+  const turns = useMemo(() => conversationOf(log.events).length, [log.events]);
+  const seq = place.seq ? Number(place.seq) : undefined;
+  const span = useMemo(() => {
+    const find = (s: Span) => seq !== undefined && s.seqs.includes(seq);
+    return rowsOf(times.roots, nothing).find(find);
+  }, [times, seq]);
+  useEffect(() => {
+    document.title = `${thread.data?.title || id} – Perdure`;
+  }, [thread.data?.title, id]);
+
+  if (thread.error && !thread.data) return <Failed error={thread.error} again={() => void thread.refetch()} />;
+  if (!thread.data) return <Loading what="the thread" />;
+  const todos = state.data?.todos ?? [];
+  const errors = log.events.filter((e) => e.run === run?.id && e.error && ["step", "attempt", "ended", "blocked", "quarantined"].includes(e.kind)).length + times.takeovers.length;
+  const tabs: Tab[] = [
+    { id: "timeline", label: "Timeline" },
+    ...(turns || log.live.length ? [{ id: "conversation", label: "Conversation", count: turns }] : []),
+    ...(todos.length ? [{ id: "todos", label: "To do", count: todos.length }] : []),
+    { id: "files", label: "Files" },
+    { id: "state", label: "State" },
+    { id: "memory", label: "Memory" },
+    { id: "problems", label: "Problems", count: errors },
+    { id: "family", label: "Family" },
+    { id: "events", label: "Events", count: log.events.length },
+  ];
+  const tab = tabs.some((t) => t.id === place.tab) ? place.tab! : "timeline";
+  const inspector = seq !== undefined && <Inspector thread={id} events={log.events} span={span} seq={seq} onClose={close} />;
+  return (
+    <>
+      <Header thread={thread.data} run={run} onRun={(next) => go({ run: next, seq: undefined })} />
+      {log.problem && <Failed error={log.problem} />}
+      <div className="flex min-h-0 flex-1">
+        <div className="flex min-h-0 min-w-0 flex-1 flex-col bg-panel">
+          <Tabs label="Views" tabs={tabs} value={tab} onChange={(next) => go({ tab: next === "timeline" ? undefined : next })}>
+            <TabPanel id="timeline" className="flex min-h-0 flex-1 flex-col">
+              {log.caughtUp ? <Timeline times={times} selected={seq} onSelect={select} /> : <Loading what="the events" />}
+            </TabPanel>
+            <TabPanel id="conversation" className="flex min-h-0 flex-1 flex-col bg-page">
+              <Conversation thread={id} events={log.events} live={log.live} onSelect={select} />
+            </TabPanel>
+            <TabPanel id="todos">
+              <Todos todos={todos} />
+            </TabPanel>
+            <TabPanel id="files">
+              <Files thread={id} />
+            </TabPanel>
+            <TabPanel id="state">
+              <StateView thread={id} />
+            </TabPanel>
+            <TabPanel id="memory">
+              <Memory user={thread.data.user} />
+            </TabPanel>
+            <TabPanel id="problems" className="min-h-0 flex-1 overflow-y-auto bg-page">
+              <Problems thread={id} run={run?.id ?? ""} onSelect={select} />
+            </TabPanel>
+            <TabPanel id="family">
+              <Family thread={thread.data} />
+            </TabPanel>
+            <TabPanel id="events">
+              <Events thread={id} events={log.events} selected={seq} onSelect={select} />
+            </TabPanel>
+          </Tabs>
+        </div>
+        {inspector && (narrow ? <div className="fixed inset-0 z-30 bg-panel">{inspector}</div> : <div className="w-[min(30rem,42%)] shrink-0 border-l border-line">{inspector}</div>)}
+      </div>
+    </>
+  );
+}
+
+/** The timeline of a run, which grows every second while it goes on. */
+function useTimes(log: ReturnType<typeof useThreadLog>, run: string, still: boolean) {
+  const now = useNow();
+  const paths = log.live.map((step) => step.path).join("\n");
+  const clock = still ? 0 : now;
+  return useMemo(() => timelineOf(log.events, run, Date.now(), paths ? paths.split("\n") : []), [log.events, run, paths, clock]);
 }

@@ -1,0 +1,12 @@
+import { expect, test } from "vitest";
+import { cliOf, curlOf, quoted } from "./commands";
+
+test("words are quoted so that a shell takes them as they are", () => {
+  expect([quoted("order-7"), quoted("a b"), quoted("it's"), quoted("$(rm)"), quoted("")]).toEqual(["order-7", "'a b'", `'it'\\''s'`, "'$(rm)'", "''"]);
+});
+
+test("commands name the server", () => {
+  expect(cliOf(["show", "a b"], "http://h:1")).toBe("perdure show 'a b' --server http://h:1");
+  expect(curlOf("GET", "/v1/me", undefined, "http://h:1")).toBe('curl -H "Authorization: Bearer $PERDURE_TOKEN" http://h:1/v1/me');
+  expect(curlOf("POST", "/v1/x", { a: "b c" }, "http://h:1")).toBe(`curl -H "Authorization: Bearer $PERDURE_TOKEN" --json '{"a":"b c"}' http://h:1/v1/x`);
+});

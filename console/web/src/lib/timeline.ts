@@ -1,0 +1,217 @@
+import type { Schemas } from "@/api/client";
+import type { Tone } from "./status";
+
+export type Event = Schemas["Event"];
+
+export interface Segment {
+  from: number;
+  to: number;
+  /** run: its function ran; wait: it waited for time or others; ask: for a person; retry: for the next attempt. */
+  look: "run" | "failed" | "wait" | "ask" | "retry";
+}
+
+export interface Span {
+  path: string;
+  /** What the row says: the end of the path below the row above it. */
+  name: string;
+  depth: number;
+  children: Span[];
+  segments: Segment[];
+  from: number;
+  /** Absent while it goes on. */
+  to?: number;
+  tone: Tone;
+  attempts: number;
+  error?: string;
+  /** The thread that it started or waits for. */
+  child?: string;
+  ask?: string;
+  worker?: string;
+  /** It was done in a pass before the last one, which took its result from the journal. */
+  replayed: boolean;
+  /** The sequences of its events. */
+  seqs: number[];
+}
+
+/** A worker that took over from one that was lost, and the time between. */
+export interface Takeover {
+  from: number;
+  at: number;
+  seq: number;
+  lost?: string;
+  worker?: string;
+}
+
+export interface Timeline {
+  roots: Span[];
+  takeovers: Takeover[];
+  from: number;
+  to: number;
+  running: boolean;
+}
+
+const ms = (time: string) => Date.parse(time);
+const opens = new Set(["asked", "timer", "waiting"]);
+const closes = new Set(["answered", "expired", "fired", "received", "signal"]);
+const passEnds = new Set(["suspended", "released", "ended", "blocked", "quarantined"]);
+const shown = new Set([...opens, ...closes, "step", "attempt", "intent", "spawned", "emitted", "took"]);
+
+interface Pass {
+  index: number;
+  worker?: string;
+}
+
+/** Events that count: those before a rewind count up to where it went back to. */
+export function standing(events: readonly Event[]): Event[] {
+  if (!events.some((e) => e.kind === "rewound")) return events as Event[];
+  const kept: Event[] = [];
+  for (const e of events) {
+    if (e.kind === "rewound") while (kept.length && kept.at(-1)!.seq > (e.to ?? 0)) kept.pop();
+    kept.push(e);
+  }
+  return kept;
+}
+
+/** The steps of a run as a tree, with when they ran, waited and failed. now ends what goes on. */
+export function timelineOf(all: readonly Event[], run: string, now: number, live: readonly string[] = []): Timeline {
+  const events = standing(all).filter((e) => e.run === run);
+  const spans = new Map<string, Span & { pass: number }>();
+  const takeovers: Takeover[] = [];
+  let pass: Pass = { index: 0 };
+  let working = false;
+  let last = events[0] ? ms(events[0].time) : now;
+  let running = true;
+  const spanOf = (path: string, from: number) => {
+    let span = spans.get(path);
+    if (!span) {
+      span = { path, name: path, depth: 0, children: [], segments: [], from, tone: "work", attempts: 0, replayed: false, seqs: [], pass: pass.index };
+      spans.set(path, span);
+    }
+    return span;
+  };
+  for (const e of events) {
+    const at = ms(e.time);
+    if (e.kind === "claimed") {
+      if (working) takeovers.push({ from: last, at, seq: e.seq, lost: pass.worker, worker: e.worker });
+      pass = { index: pass.index + 1, worker: e.worker };
+      working = true;
+    } else if (passEnds.has(e.kind)) working = false;
+    if (e.kind === "ended" || e.kind === "blocked" || e.kind === "quarantined") running = false;
+    if (e.kind === "claimed" || e.kind === "retried") running = true;
+    last = Math.max(last, at);
+    if (!e.path || !shown.has(e.kind) || e.path.includes("#") || (e.kind === "took" && e.value === undefined)) continue;
+    addEvent(spanOf(e.path, at - (e.took_us ?? 0) / 1000), e, at, pass);
+  }
+  for (const span of spans.values()) {
+    span.replayed = span.to !== undefined && span.pass < pass.index;
+    if (span.to !== undefined || !running) span.to ??= last;
+  }
+  for (const path of live) if (running && !spans.has(path)) spanOf(path, last).segments.push({ from: last, to: now, look: "run" });
+  const from = events[0] ? ms(events[0].time) : now;
+  for (const span of spans.values()) for (const s of span.segments) if (s.to === Number.POSITIVE_INFINITY) s.to = running ? now : last;
+  return { roots: treeOf([...spans.values()]), takeovers, from, to: running ? Math.max(now, last) : last, running };
+}
+
+function addEvent(span: Span & { pass: number }, e: Event, at: number, pass: Pass) {
+  span.seqs.push(e.seq);
+  span.pass = pass.index;
+  span.worker = pass.worker ?? span.worker;
+  span.child ??= e.child;
+  span.ask ??= e.ask;
+  const begun = at - (e.took_us ?? 0) / 1000;
+  if (opens.has(e.kind)) {
+    span.segments.push({ from: at, to: Number.POSITIVE_INFINITY, look: e.kind === "asked" ? "ask" : "wait" });
+    span.tone = e.kind === "asked" ? "ask" : "wait";
+    return;
+  }
+  const open = span.segments.at(-1);
+  if (open?.to === Number.POSITIVE_INFINITY && (closes.has(e.kind) || e.kind === "step" || e.kind === "attempt")) open.to = Math.max(open.from, begun);
+  switch (e.kind) {
+    case "step":
+      span.segments.push({ from: begun, to: at, look: e.error ? "failed" : "run" });
+      span.attempts++;
+      span.error = e.error;
+      span.tone = e.error ? "bad" : "done";
+      span.to = at;
+      break;
+    case "attempt":
+      span.segments.push({ from: begun, to: at, look: "failed" });
+      span.segments.push({ from: at, to: Number.POSITIVE_INFINITY, look: "retry" });
+      span.attempts++;
+      span.error = e.error;
+      span.tone = "wait";
+      break;
+    case "intent":
+      break;
+    default: // closes, and what takes no time
+      span.to = at;
+      span.error = e.error;
+      span.tone = e.error || e.status === "failed" ? "bad" : "done";
+  }
+}
+
+/** Makes a tree of paths. Folders with one member only are joined with it. */
+function treeOf(spans: Span[]): Span[] {
+  const root: Span = folder("", 0);
+  const folders = new Map<string, Span>([["", root]]);
+  const byPath = new Map(spans.map((s) => [s.path, s]));
+  const folderOf = (path: string): Span => {
+    const known = folders.get(path) ?? byPath.get(path);
+    if (known) {
+      if (!folders.has(path)) {
+        folders.set(path, known);
+        attach(known);
+      }
+      return known;
+    }
+    const made = folder(path, 0);
+    folders.set(path, made);
+    attach(made);
+    return made;
+  };
+  const attach = (span: Span) => void folderOf(span.path.slice(0, span.path.lastIndexOf("/"))).children.push(span);
+  for (const span of spans) if (!folders.has(span.path)) folderOf(span.path);
+  settle(root);
+  return root.children.map((child) => named(child, "", 0));
+}
+
+const folder = (path: string, from: number): Span => ({ path, name: "", depth: 0, children: [], segments: [], from, tone: "done", attempts: 0, replayed: false, seqs: [] });
+
+// What began together is in the order of its names.
+const together = (time: number) => Math.floor(time / 50);
+const byName = new Intl.Collator("en", { numeric: true });
+
+const worst: Tone[] = ["bad", "ask", "work", "wait", "idle", "done"];
+
+/** Gives folders the time and tone of what is in them. */
+function settle(span: Span) {
+  if (!span.children.length) return;
+  for (const child of span.children) settle(child);
+  const begun = span.children.reduce((first, c) => Math.min(first, c.from), Number.POSITIVE_INFINITY);
+  span.children.sort((a, b) => together(a.from) - together(b.from) || byName.compare(a.path, b.path));
+  if (span.seqs.length) return;
+  span.from = begun;
+  span.to = span.children.reduce<number | undefined>((end, c) => (end === undefined || c.to === undefined ? undefined : Math.max(end, c.to)), span.from);
+  span.tone = worst.find((tone) => span.children.some((c) => c.tone === tone)) ?? "done";
+  span.replayed = span.children.every((c) => c.replayed);
+}
+
+function named(span: Span, above: string, depth: number): Span {
+  let one = span;
+  while (!one.seqs.length && !one.segments.length && one.children.length === 1) one = one.children[0]!;
+  one.name = one.path.slice(above.length).replace(/^\//, "");
+  one.depth = depth;
+  one.children = one.children.map((child) => named(child, one.path, depth + 1));
+  return one;
+}
+
+/** The rows of a tree from top to bottom, without what is inside of closed ones. */
+export function rowsOf(roots: readonly Span[], closed: ReadonlySet<string>): Span[] {
+  const rows: Span[] = [];
+  const walk = (span: Span) => {
+    rows.push(span);
+    if (!closed.has(span.path)) span.children.forEach(walk);
+  };
+  roots.forEach(walk);
+  return rows;
+}
