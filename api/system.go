@@ -37,14 +37,26 @@ type Stats struct {
 	Version  string         `json:"version" jsonschema:"of this server"`
 }
 
-// Me describes whom a token stands for.
-type Me struct {
+// Identity is whom a token stands for.
+type Identity struct {
 	Tenant  string    `json:"tenant" jsonschema:"whose threads it reaches"`
 	Subject string    `json:"subject" jsonschema:"in whose name it acts"`
 	User    string    `json:"user,omitempty" jsonschema:"the user whose threads and memory it is limited to; absent means all of the tenant's"`
 	Groups  []string  `json:"groups,omitempty" jsonschema:"groups that the subject belongs to"`
 	Scopes  []Scope   `json:"scopes" jsonschema:"what it allows"`
 	Expires time.Time `json:"expires,omitzero" jsonschema:"when it expires"`
+}
+
+// Me is who makes a request.
+type Me struct {
+	Identity
+	Login   bool `json:"login" jsonschema:"whether the server asks callers who they are: with a token or a session, or, on your own machine, by the connection"`
+	Session bool `json:"session" jsonschema:"whether the request was made with the cookie of a session"`
+}
+
+// CreateSession logs a browser in.
+type CreateSession struct {
+	Token string `json:"token" jsonschema:"the token that the session stands for"`
 }
 
 // CreateToken creates a token.
@@ -62,7 +74,7 @@ type CreateToken struct {
 // Token describes a token without its secret.
 type Token struct {
 	ID string `json:"id" jsonschema:"for tokens.revoke"`
-	Me
+	Identity
 	Note    string    `json:"note,omitempty" jsonschema:"what it is for"`
 	Created time.Time `json:"created" jsonschema:"when it was created"`
 	By      string    `json:"by,omitempty" jsonschema:"who created it"`
@@ -113,6 +125,11 @@ var (
 		"get statistics of the tenant's threads")
 	MeGet = define[Nothing, Me]("me.get", "GET /v1/me", ScopeRead,
 		"show whom the token stands for")
+	SessionCreate = define[CreateSession, Me]("session.create", "POST /v1/session", ScopeNone,
+		"log a browser in with a token", status(http.StatusCreated),
+		doc("It sets a cookie that stands for the token for 12 hours, unless the token expires or is revoked earlier. With the cookie, requests that change something need the header Perdure-Console: 1 and must come from a page of the server's own origin."))
+	SessionDelete = define[Nothing, None]("session.delete", "DELETE /v1/session", ScopeNone,
+		"log a browser out", doc("It removes the cookie. The token stays valid."))
 	TokensCreate = define[CreateToken, NewToken]("tokens.create", "POST /v1/tokens", ScopeAdmin,
 		"create a token", status(http.StatusCreated))
 	TokensList = define[Nothing, TokenList]("tokens.list", "GET /v1/tokens", ScopeAdmin,

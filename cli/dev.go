@@ -39,7 +39,8 @@ Everything is kept in ./.perdure: stop or kill it and start it again, and runs
 continue where they were. If the usual port is taken, it uses another one.
 
 On Linux it recognises your user by the connection. On other systems, callers need
-the token that it prints when it starts; your own commands find that by themselves.
+the token that it prints when it starts; your own commands find that by themselves,
+and the link to the console has it.
 --open lets in every user of this machine.`,
 		Example: "  perdure dev\n  perdure dev --addr 127.0.0.1:0 --store sqlite:other.db",
 		Args:    cobra.NoArgs,
@@ -174,7 +175,11 @@ func (a *app) welcome(d link.DevRecord, open bool) {
 		}
 	}
 	a.term.Printf("%s\n", a.term.Style(terminal.Bold, "Perdure serves "+address+", for "+whom+" only"))
-	a.term.Printf("  console  %s\n  store    %s\n  flows    %s\n  API      %s/openapi.json\n", address+consolePath, d.Store, strings.Join(flows, ", "), address)
+	page := address + consolePath
+	if header != "" {
+		page += "#token=" + d.Secret // the page exchanges it for a session and removes it from its address
+	}
+	a.term.Printf("  console  %s\n  store    %s\n  flows    %s\n  API      %s/openapi.json\n", page, d.Store, strings.Join(flows, ", "), address)
 	if header != "" {
 		a.term.Printf("  token    %s\n", d.Secret)
 	}

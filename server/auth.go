@@ -206,7 +206,7 @@ func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
 		return []bucket{{"user", who.Tenant + "\x00" + who.User}, {"tenant", who.Tenant}}
 	}
 	name := who.Tenant + "\x00" + who.Subject
-	if token, given, _ := bearer(r); given {
+	if token := s.token(r); token != "" {
 		sum := sha256.Sum256([]byte(token))
 		name = string(sum[:])
 	}
@@ -265,27 +265,28 @@ func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info)
 	case op.Scope == api.ScopeNone:
 		ask = func(context.Context) (*Principal, error) { return nobody, nil }
 	case s.opts.Auth == nil:
-		if s.opts.Local != nil {
-			if err := s.opts.Local(r); err != nil {
-				return nil, nil, err
-			}
-		}
-		p := local(r)
-		if err := p.check(); err != nil {
+		p, err := s.letIn(r)
+		if err != nil {
 			return nil, nil, err
 		}
-		ask = func(context.Context) (*Principal, error) { return p, nil }
+		ask = func(context.Context) (*Principal, error) { return vet(p, nil) }
 	case err != nil:
 		return nil, nil, err
 	case given:
 		ask = func(ctx context.Context) (*Principal, error) { return vet(s.opts.Auth.Authenticate(ctx, token)) }
-	case ok:
-		ask, err = s.tickets.admit(w, r, stream)
-		if err != nil {
+	case ok && r.URL.Query().Has("ticket"):
+		if ask, err = s.tickets.admit(w, r, stream); err != nil {
 			return nil, nil, err
 		}
 	default:
-		return nil, nil, api.ErrUnauthorized
+		v, err := s.sessions.of(r)
+		ask = v.who(s.opts.Auth)
+		if err != nil && ok { // EventSource reconnects with the cookie of its ticket
+			ask, err = s.tickets.admit(w, r, stream)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	p, err := ask(r.Context())
 	return p, ask, err

@@ -272,7 +272,14 @@ func (c *Call) Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := checkMedia(r, api.TypeJSON); err != nil {
 		return nil, err
 	}
-	body := &weighed{Reader: http.MaxBytesReader(w, r.Body, c.s.opts.MaxBody), load: c.load}
+	most := c.s.opts.MaxBody
+	if c.Who == nobody {
+		most = min(most, strangerBytes)
+		if b, ok := r.Body.(*body); ok {
+			b.hurry(strangerTime)
+		}
+	}
+	body := &weighed{Reader: http.MaxBytesReader(w, r.Body, most), load: c.load}
 	data, err := io.ReadAll(body)
 	switch {
 	case body.err != nil:

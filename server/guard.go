@@ -101,16 +101,10 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 	if len(given) > 0 {
 		origin = given[0]
 	}
-	site := r.Header.Get("Sec-Fetch-Site") // no page can set it
-	page, wrong := url.Parse(origin)
-	own := origin == "" || wrong == nil && page.Host != "" && (page.Scheme == "http" || page.Scheme == "https") && strings.EqualFold(page.Host, r.Host)
-	if site != "" {
-		own = site == "same-origin" || site == "none"
-	}
 	if len(given) > 1 || strings.ContainsAny(origin, " ,") {
 		return "", false, fmt.Errorf("%w: there is more than one header Origin", api.ErrOrigin)
 	}
-	if own {
+	if ownPage(r) {
 		return "", false, nil
 	}
 	if origin != "" {
@@ -125,6 +119,16 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 		return "", false, nil
 	}
 	return "", false, fmt.Errorf("%w: a page from %.80q may not do this", api.ErrOrigin, origin)
+}
+
+// ownPage reports whether no page sent a request, or one of this server.
+func ownPage(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" { // no page can set it
+		return site == "same-origin" || site == "none"
+	}
+	origin := r.Header.Get("Origin")
+	page, err := url.Parse(origin)
+	return origin == "" || err == nil && page.Host != "" && (page.Scheme == "http" || page.Scheme == "https") && strings.EqualFold(page.Host, r.Host)
 }
 
 // survive confines a panic of a handler to its request. If the response has begun,

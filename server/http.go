@@ -18,6 +18,10 @@ const (
 	headerBytes = 32 << 10
 	bodyRate    = 8 << 10 // bytes of a body for which it is given another second
 	lingerTime  = 500 * time.Millisecond
+
+	// What someone who has not shown a token may send, such as the token.
+	strangerBytes = 16 << 10
+	strangerTime  = 3 * time.Second
 )
 
 // HTTPServer returns an http.Server for the API with limits on connections and
@@ -208,6 +212,14 @@ func (b *body) linger() {
 func (b *body) extend() {
 	seconds := time.Duration(b.bytes/bodyRate) * time.Second
 	_ = b.conn.SetReadDeadline(b.by.Add(seconds)) // a test's recorder has none
+}
+
+// hurry gives the body less time.
+func (b *body) hurry(within time.Duration) {
+	if by := time.Now().Add(within); by.Before(b.by) {
+		b.by = by
+	}
+	b.extend()
 }
 
 func (b *body) Read(p []byte) (int, error) {

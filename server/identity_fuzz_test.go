@@ -75,7 +75,7 @@ func FuzzTicket(f *testing.F) {
 	}
 	s := New(rt, Options{Auth: NewTokens(rt)})
 	secret := newSecret()
-	good, _ := json.Marshal(&pass{Stream: s.tickets.stream("acme", "t"), Ends: time.Now().Add(time.Hour), Me: api.Me{Tenant: "acme", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}})
+	good, _ := json.Marshal(&pass{Stream: s.tickets.stream("acme", "t"), Ends: time.Now().Add(time.Hour), Identity: api.Identity{Tenant: "acme", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}})
 	for _, cell := range []string{string(good), "", "null", "{}", "[]", strings.Replace(string(good), "acme", "other", 1), strings.Replace(string(good), "ann", "group:x", 1), strings.Replace(string(good), "{", `{"cookie":true,`, 1)} {
 		f.Add(cell, "SECRET", "t", false)
 		f.Add(cell, "SECRET", "u", false)

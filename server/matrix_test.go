@@ -79,7 +79,7 @@ func newMatrix(t *testing.T) *matrix {
 
 // body is a body with which the right caller is let in.
 func (m *matrix) body(op *api.Info) string {
-	return strings.ReplaceAll(map[string]string{
+	return strings.NewReplacer("ASK", m.ask, "TOKEN", m.Token).Replace(map[string]string{
 		"runs.new":        `{"flow":"asker","input":"x"}`,
 		"runs.start":      `{"flow":"asker","input":"x"}`,
 		"asks.answer":     `{"value":"x"}`,
@@ -91,10 +91,11 @@ func (m *matrix) body(op *api.Info) string {
 		"threads.rewind":  `{"to":1}`,
 		"tokens.create":   `{"subject":"x"}`,
 		"tickets.create":  `{"thread":"t1"}`,
+		"session.create":  `{"token":"TOKEN"}`,
 		"memory.put":      `{"value":"x"}`,
 		"bulk.start":      `{"verb":"cancel","filter":{"flow":"none"}}`,
 		"bulk.plan":       `{"verb":"cancel","filter":{"flow":"none"}}`,
-	}[op.Name], "ASK", m.ask)
+	}[op.Name])
 }
 
 // faceBody is a body that all faces understand.

@@ -71,25 +71,26 @@ type Options struct {
 
 // Server serves the API. It is an http.Handler.
 type Server struct {
-	rt      *perdure.Runtime
-	opts    Options
-	mux     router
-	handler http.Handler
-	started time.Time
-	bound   map[string]bool // operations that have a handler
-	faces   []*api.Info     // routes besides those of operations
-	tokens  *Tokens         // nil: Options.Auth keeps its tokens elsewhere
-	tickets tickets
-	stop    chan struct{} // closed by Close
-	once    sync.Once
-	meter   meter
-	counts  counts // of threads by status
-	sums    counts // of what they use
-	ledger  ledger
-	events  streamCounts
-	hub     feed.Hub
-	probed  probed
-	quotas  *quotas
+	rt       *perdure.Runtime
+	opts     Options
+	mux      router
+	handler  http.Handler
+	started  time.Time
+	bound    map[string]bool // operations that have a handler
+	faces    []*api.Info     // routes besides those of operations
+	tokens   *Tokens         // nil: Options.Auth keeps its tokens elsewhere
+	tickets  tickets
+	sessions sessions
+	stop     chan struct{} // closed by Close
+	once     sync.Once
+	meter    meter
+	counts   counts // of threads by status
+	sums     counts // of what they use
+	ledger   ledger
+	events   streamCounts
+	hub      feed.Hub
+	probed   probed
+	quotas   *quotas
 }
 
 // New returns the API of a runtime.
@@ -113,6 +114,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}
+	s.sessions = newSessions(all.Hash)
 	logTo(o.Auth, o.Logger)
 	s.quotas = newQuotas(s)
 	if s.quotas.on() {
@@ -152,6 +154,7 @@ func (s *Server) routes() {
 	s.keyRoutes()
 	s.usageRoutes()
 	s.tokenRoutes()
+	s.sessionRoutes()
 	for _, face := range s.opts.Faces {
 		for _, route := range face {
 			s.bindRoute(route)

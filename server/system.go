@@ -32,7 +32,9 @@ func (s *Server) systemRoutes() {
 		return &api.WorkerList{Workers: some(workers)}, err
 	})
 	handle(s, api.StatsGet, s.getStats)
-	handle(s, api.MeGet, func(_ context.Context, c *Call, _ *api.Nothing) (*api.Me, error) { return new(api.Me(*c.Who)), nil })
+	raw(s, api.MeGet, func(w http.ResponseWriter, r *http.Request, c *Call, _ *api.Nothing) error {
+		return c.Send(w, api.MeGet.Status, s.caller(c.Who, len(r.Header.Values("Authorization")) == 0 && s.token(r) != ""))
+	})
 	handle(s, api.HealthGet, func(context.Context, *Call, *api.Nothing) (*api.Health, error) {
 		return &api.Health{Status: "ok"}, nil
 	})

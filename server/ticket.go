@@ -45,7 +45,7 @@ type pass struct {
 	Local  bool      `json:"local,omitempty"` // created without Options.Auth
 	Token  string    `json:"token,omitempty"` // hash of the token behind it, if that can be rechecked
 	// Me is that of the token, but for the user whom the pass is limited to.
-	api.Me
+	api.Identity
 }
 
 func (p *pass) over() bool { return !time.Now().Before(p.Ends) }
@@ -76,18 +76,15 @@ func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *Call, i
 		return api.Invalid("the thread %.40q…", in.Thread)
 	}
 	t, who := &s.tickets, c.Who
-	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil, Me: api.Me(*who)}
+	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil, Identity: api.Identity(*who)}
 	if p.User = cmp.Or(in.User, who.User); p.User != "" {
 		if err := checkName("user", p.User); err != nil {
 			return err
 		}
 	}
 	if !p.Local {
-		token, _, err := bearer(r)
-		if err == nil {
-			p.Token, err = t.behind(r.Context(), token)
-		}
-		if err != nil {
+		var err error
+		if p.Token, err = t.behind(r.Context(), s.token(r)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +222,7 @@ func (t *tickets) enter(w http.ResponseWriter, r *http.Request, p *pass) (who, e
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: secret, Path: path,
 		MaxAge:   max(1, int(time.Until(back.Ends)/time.Second)),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")})
+		Secure: secured(r)})
 	return who, nil
 }
 

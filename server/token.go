@@ -59,17 +59,17 @@ type seenToken struct {
 
 // tokenRecord is a token in the store.
 type tokenRecord struct {
-	api.Me
+	api.Identity
 	Created time.Time `json:"created"`
 	By      string    `json:"by,omitempty"`
 	Note    string    `json:"note,omitempty"`
 	Revoked time.Time `json:"revoked,omitzero"`
 }
 
-func (t *tokenRecord) principal() *Principal { return new(Principal(t.Me)) }
+func (t *tokenRecord) principal() *Principal { return new(Principal(t.Identity)) }
 
 func (t *tokenRecord) token(hash string) api.Token {
-	return api.Token{ID: hash[:idSize], Me: t.Me, Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
+	return api.Token{ID: hash[:idSize], Identity: t.Identity, Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
 }
 
 // idSize is how much of its hash is a token's id, which reveals nothing about the
@@ -160,7 +160,7 @@ func (t *Tokens) index(tenant string) string {
 // and nowhere else.
 func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateToken) (*api.NewToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
-	r := &tokenRecord{Me: api.Me{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes)}, Created: now, By: by, Note: in.Note}
+	r := &tokenRecord{Identity: api.Identity{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes)}, Created: now, By: by, Note: in.Note}
 	if len(r.Scopes) == 0 {
 		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun}
 		if in.User == "" { // answering for a user must be granted explicitly

@@ -41,7 +41,7 @@ var _ Rechecker = (*tokenFile)(nil)
 type fileToken struct {
 	Hash   string     `json:"hash,omitempty"`
 	Secret fileSecret `json:"secret,omitempty"`
-	api.Me
+	api.Identity
 }
 
 // fileSecret is a text that errors do not show.
@@ -202,7 +202,7 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 		if t.Secret != "" && runtime.GOOS != "windows" && mode&0o077 != 0 {
 			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): use chmod 600, or keep hashes in it", mode)
 		}
-		p := new(Principal(t.Me))
+		p := new(Principal(t.Identity))
 		p.Subject = cmp.Or(p.Subject, p.User)
 		if err := p.check(); err != nil {
 			return nil, fmt.Errorf("token %d: %v", i, err)
