@@ -26,7 +26,7 @@ export function Copy({ text, label, what = "Copy" }: { text: string | (() => str
 export function Command({ text }: { text: string }) {
   return (
     <div className="flex max-w-full items-center gap-2 rounded border border-line bg-sunken py-0.5 pr-0.5 pl-3 font-mono text-xs">
-      <code className="min-w-0 flex-1 overflow-x-auto py-1 text-left whitespace-pre">{text}</code>
+      <code className="min-w-0 flex-1 py-1 text-left break-words whitespace-pre-wrap">{text}</code>
       <Copy text={text} what="Copy the command" />
     </div>
   );

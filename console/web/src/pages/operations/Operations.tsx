@@ -1,44 +1,73 @@
-import { ServerOff } from "lucide-react";
-import { useWorkers } from "@/api/queries";
-import { Empty, Failed, Loading } from "@/ui/Empty";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useCan, useMe, useStats } from "@/api/queries";
+import { count, many } from "@/lib/text";
+import { duration } from "@/lib/time";
 import { Page } from "@/ui/Page";
-import { Cell, Panel, Row, Table } from "@/ui/Table";
-import { Line } from "@/ui/Text";
-import { Time } from "@/ui/Time";
+import { TabPanel, Tabs } from "@/ui/Tabs";
+import { Archive } from "./Archive";
+import { BulkJobs } from "./Bulk";
+import { useTrouble } from "./queries";
+import { Retention } from "./Retention";
+import { Tokens } from "./Tokens";
+import { Trouble } from "./Trouble";
+import { Usage } from "./Usage";
+import { Workers } from "./Workers";
 
+const inside = "min-h-0 flex-1 overflow-y-auto space-y-4 p-4";
+
+/** What operators look at: who works, what is stuck, what is kept, and who may do what. */
 export default function Operations() {
-  const workers = useWorkers();
-  const live = workers.data?.workers ?? [];
+  const { tab = "trouble" } = useSearch({ strict: false }) as { tab?: string };
+  const navigate = useNavigate();
+  const admin = useCan("admin");
+  const { data: me } = useMe();
+  const { data: stats } = useStats();
+  const trouble = useTrouble();
+  const limited = me?.user !== undefined; // to the threads of one user
+  const tabs = [
+    { id: "trouble", label: "Trouble", count: trouble.data?.threads.length },
+    { id: "workers", label: "Workers", count: stats?.workers },
+    { id: "usage", label: "Usage" },
+    { id: "retention", label: "Retention" },
+    { id: "bulk", label: "Bulk jobs" },
+    { id: "archive", label: "Archive and audit" },
+    ...(admin && !limited ? [{ id: "tokens", label: "Tokens" }] : []),
+  ];
+  const shown = tabs.some((one) => one.id === tab) ? tab : "trouble";
   return (
-    <Page title="Operations">
-      <div className="min-h-0 flex-1 space-y-4 overflow-y-auto p-4">
-        {workers.error && <Failed error={workers.error} again={() => void workers.refetch()} />}
-        {workers.isPending && <Loading what="the workers" />}
-        {workers.data && live.length === 0 && (
-          <Empty icon={<ServerOff aria-hidden />} title="No worker is alive" command="perdure worker --store URL">
-            Runs wait in their queues until a worker takes them.
-          </Empty>
-        )}
-        {live.length > 0 && (
-          <Panel title="Workers">
-            <Table label="Workers" head={["Worker", "Host", "Process", "Flows", "Started"]}>
-              {live.map((worker) => (
-                <Row key={worker.id}>
-                  <Cell className="font-mono text-xs">{worker.id.slice(0, 8)}</Cell>
-                  <Cell>
-                    <Line text={worker.host ?? ""} />
-                  </Cell>
-                  <Cell className="tabular-nums">{worker.pid}</Cell>
-                  <Cell>
-                    <Line text={(worker.flows ?? []).join(", ")} />
-                  </Cell>
-                  <Cell>{worker.started && <Time at={worker.started} />}</Cell>
-                </Row>
-              ))}
-            </Table>
-          </Panel>
-        )}
-      </div>
+    <Page
+      title="Operations"
+      actions={
+        stats && (
+          <p className="text-xs text-faint">
+            version {stats.version} · up {duration(stats.uptime * 1000)} · {many(stats.streams, "stream")} · {count(stats.threads)} threads
+          </p>
+        )
+      }
+    >
+      <Tabs label="Operations" tabs={tabs} value={shown} onChange={(id) => void navigate({ to: "/operations", search: { tab: id } })}>
+        <TabPanel id="trouble" className={inside}>
+          <Trouble />
+        </TabPanel>
+        <TabPanel id="workers" className={inside}>
+          <Workers />
+        </TabPanel>
+        <TabPanel id="usage" className={inside}>
+          <Usage />
+        </TabPanel>
+        <TabPanel id="retention" className={inside}>
+          <Retention />
+        </TabPanel>
+        <TabPanel id="bulk" className={inside}>
+          <BulkJobs />
+        </TabPanel>
+        <TabPanel id="archive" className={inside}>
+          <Archive />
+        </TabPanel>
+        <TabPanel id="tokens" className={inside}>
+          <Tokens />
+        </TabPanel>
+      </Tabs>
     </Page>
   );
 }

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowLeftRight, GitFork } from "lucide-react";
+import { type FormEvent, useState } from "react";
 import { api } from "@/api/client";
 import { cx } from "@/lib/cx";
 import { count, oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
-import { Command } from "@/ui/Copy";
 import { Failed, Loading } from "@/ui/Empty";
+import { Field, Input } from "@/ui/Field";
 import { Status } from "@/ui/Status";
 
 const deepest = 20;
@@ -32,6 +33,11 @@ const read = (thread: string) => api.get("/v1/threads/{thread}", { path: { threa
 /** The branches of a thread as a tree, any of which can be put beside it. */
 export function Branches({ thread, with: other, onCompare }: { thread: string; with?: string; onCompare(thread: string): void }) {
   const line = useAncestors(thread);
+  const [id, setId] = useState("");
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (id.trim()) onCompare(id.trim());
+  };
   if (line.error) return <Failed error={line.error} again={() => void line.refetch()} />;
   if (!line.data) return <Loading what="the branches" />;
   return (
@@ -44,6 +50,7 @@ export function Branches({ thread, with: other, onCompare }: { thread: string; w
             <Link to="/threads/$thread/travel" params={{ thread: one.id }} search={{}} className="truncate text-accent hover:underline">
               <bdi>{oneLine(one.title || one.id, 80)}</bdi>
             </Link>
+            <bdi className="truncate font-mono text-xs text-faint">{oneLine(one.id, 40)}</bdi>
             {one.fork && <span className="text-xs text-soft">forked at {count(one.fork.seq)}</span>}
             {one.id !== thread && (
               <Button size="small" className="ml-auto" icon={<ArrowLeftRight aria-hidden />} disabled={one.id === other} onClick={() => onCompare(one.id)}>
@@ -53,7 +60,18 @@ export function Branches({ thread, with: other, onCompare }: { thread: string; w
           </li>
         ))}
       </ul>
-      <Command text={`perdure fork ${thread} --at 1`} />
+      <form className="max-w-xl" onSubmit={submit}>
+        <Field label="Compare with another thread" hint="A fork names the thread it came from. To see a fork beside this thread, enter its id.">
+          {(ids) => (
+            <div className="flex gap-2">
+              <Input {...ids} value={id} onChange={(e) => setId(e.target.value)} spellCheck={false} autoComplete="off" />
+              <Button type="submit" disabled={!id.trim()}>
+                Compare
+              </Button>
+            </div>
+          )}
+        </Field>
+      </form>
     </div>
   );
 }

@@ -37,6 +37,8 @@ const legend: { kind: Mark["kind"]; tone: Tone; word: string }[] = [
   { kind: "branch", tone: "wait", word: "fork, import or rewind" },
 ];
 
+const thumb = 20; // its width in pixels
+
 interface ScrubberProps {
   entries: Entry[];
   marks: Mark[];
@@ -55,7 +57,11 @@ export function Scrubber({ entries, marks, at, and, onMove, onCompare, actions }
   const first = entries[0];
   const points = and === undefined ? [at] : [Math.min(at, and), Math.max(at, and)];
   const swapped = and !== undefined && and < at;
-  const place = (seq: number) => `${last > 1 ? ((seq - 1) / (last - 1)) * 100 : 0}%`;
+  // A thumb stays inside the line, so marks are moved in as it is.
+  const place = (seq: number) => {
+    const part = last > 1 ? (seq - 1) / (last - 1) : 0;
+    return `calc(${part * 100}% + ${(0.5 - part) * thumb}px)`;
+  };
   const move = ([low = 1, high]: number[]) => onMove(swapped && high !== undefined ? high : low, high === undefined ? undefined : swapped ? low : high);
   const used = legend.filter((item) => marks.some((mark) => mark.kind === item.kind));
   return (
@@ -69,7 +75,7 @@ export function Scrubber({ entries, marks, at, and, onMove, onCompare, actions }
         <Button look="quiet" size="small" icon={<ChevronRight aria-hidden />} aria-label="Next event" title="Next event (j or →)" disabled={at >= last} onClick={() => onMove(at + 1, and)} />
         <Button look="quiet" size="small" icon={<ChevronLast aria-hidden />} aria-label="Last event" title="Last event (End)" disabled={at >= last} onClick={() => onMove(last, and)} />
         {here && (
-          <span className="flex min-w-0 flex-[1_1_14rem] items-baseline gap-2 px-2">
+          <span className="flex min-w-0 flex-[1_1_14rem] items-baseline gap-2 px-2 max-sm:order-last max-sm:basis-full">
             <span className="font-medium">{here.kind}</span>
             <bdi className="truncate font-mono text-xs text-soft">{oneLine(entryText(here), 200)}</bdi>
             <span className="shrink-0 text-xs text-faint tabular-nums" title={here.time}>
