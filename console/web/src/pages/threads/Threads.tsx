@@ -2,6 +2,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { LayoutList, SearchX } from "lucide-react";
 import { useCallback, useMemo, useRef } from "react";
 import { useHotkeys } from "@/app/hotkeys";
+import { OfferDemo } from "@/app/demo";
 import { count, many } from "@/lib/text";
 import type { ThreadFilter } from "@/lib/threadlist";
 import { Empty, Failed, Loading } from "@/ui/Empty";
@@ -51,9 +52,12 @@ export default function Threads() {
 }
 
 const NoThreads = () => (
-  <Empty icon={<LayoutList aria-hidden />} title="There are no threads yet" command={'perdure run research "How can a cache be kept from serving stale data?"'}>
-    A thread is everything that one conversation or job has done. This command starts one, and it appears here at once.
-  </Empty>
+  <div>
+    <Empty icon={<LayoutList aria-hidden />} title="There are no threads yet" command={'perdure run research "How can a cache be kept from serving stale data?"'}>
+      A thread is everything that one conversation or job has done. This command starts one, and it appears here at once.
+    </Empty>
+    <OfferDemo />
+  </div>
 );
 
 const NoneFound = ({ filter, searched }: { filter: ThreadFilter; searched?: number }) => (
