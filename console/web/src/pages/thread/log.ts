@@ -59,7 +59,7 @@ class ThreadLog {
         this.events.push(event);
         this.deltas.settle(event);
         if (event.run && (event.kind === "ended" || event.kind === "suspended")) this.deltas.settleRun(event.run);
-        this.soon(this.log.caughtUp ? 30 : 120);
+        this.soon(Math.max(30, this.events.length / 40)); // what is computed from all events takes longer if there are many
       },
     });
   }

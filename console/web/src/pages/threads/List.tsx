@@ -1,10 +1,11 @@
-import { Link } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useEffect, useRef, useState } from "react";
+import { memo, type MouseEvent, type RefObject, useEffect, useRef, useState } from "react";
 import { cx } from "@/lib/cx";
 import { compact, dollars, shortId } from "@/lib/text";
 import { type ThreadRow, whyOf } from "@/lib/threadlist";
 import { useHotkeys } from "@/app/hotkeys";
+import { basePath } from "@/app/place";
 import { Status, WhyText } from "@/ui/Status";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
@@ -33,8 +34,15 @@ export function List({ rows, onEnd }: Props) {
   }, [last, rows.length, onEnd]);
   const { at, move } = useSelection(rows.length, scroller, (index) => virtual.scrollToIndex(index));
   useHotkeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
+  const navigate = useNavigate();
+  const open = (event: MouseEvent<HTMLElement>) => {
+    const thread = (event.target as HTMLElement).closest<HTMLElement>("[data-thread]")?.dataset.thread;
+    if (!thread || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    void navigate({ to: "/threads/$thread", params: { thread } });
+  };
   return (
-    <div ref={scroller} className="min-h-0 flex-1 overflow-y-auto bg-panel" role="table" aria-label="Threads" aria-rowcount={rows.length}>
+    <div ref={scroller} onClick={open} className="min-h-0 flex-1 overflow-y-auto bg-panel" role="table" aria-label="Threads" aria-rowcount={rows.length}>
       {!narrow && <Head />}
       <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
         {items.map((item) => (
@@ -55,7 +63,7 @@ export function List({ rows, onEnd }: Props) {
 }
 
 /** The row that j and k move, which also has the focus. */
-function useSelection(length: number, scroller: React.RefObject<HTMLDivElement | null>, scrollTo: (index: number) => void) {
+function useSelection(length: number, scroller: RefObject<HTMLDivElement | null>, scrollTo: (index: number) => void) {
   const [at, setAt] = useState(-1);
   const move = (by: number) => {
     const next = Math.max(0, Math.min(length - 1, at + by));
@@ -94,10 +102,14 @@ const Head = () => (
   </div>
 );
 
-/** The name of a thread, whose link covers the row. */
+/** The name of a thread, whose link covers the row. The list handles the click: a link of the router costs more than the rest of a row. */
 function Name({ row }: { row: ThreadRow }) {
   return (
-    <Link to="/threads/$thread" params={{ thread: row.id }} className="flex min-w-0 items-baseline gap-2 outline-none after:absolute after:inset-0 focus-visible:after:outline-2 focus-visible:after:-outline-offset-2 focus-visible:after:outline-accent">
+    <a
+      href={`${basePath}/threads/${encodeURIComponent(row.id)}`}
+      data-thread={row.id}
+      className="flex min-w-0 items-baseline gap-2 outline-none after:absolute after:inset-0 focus-visible:after:outline-2 focus-visible:after:-outline-offset-2 focus-visible:after:outline-accent"
+    >
       {row.title ? (
         <>
           <Line text={row.title} className="font-medium" />
@@ -106,7 +118,7 @@ function Name({ row }: { row: ThreadRow }) {
       ) : (
         <Line text={row.id} className="font-mono text-xs" />
       )}
-    </Link>
+    </a>
   );
 }
 
