@@ -36,7 +36,7 @@ const shell = createRoute({
   validateSearch: plainSearch,
   beforeLoad: async ({ location }) => {
     try {
-      await queryClient.ensureQueryData({ queryKey: keys.me(), queryFn: () => api.get("/v1/me") });
+      await queryClient.ensureQueryData({ queryKey: keys.me(), queryFn: () => api.get("/v1/me"), retry: false });
     } catch (error) {
       if (error instanceof Problem && error.status === 401) throw redirect({ to: "/login", search: { to: location.href } });
     }

@@ -47,7 +47,9 @@ export function Header({ thread, run, onRun }: Props) {
         </h1>
         <Status status={thread.status} asks={asks} />
         <WhyText why={whyOf(row)} className="max-w-full" />
-        <div className="ml-auto flex items-center gap-2">{run && <Actions thread={thread.id} run={run} />}</div>
+        <div className="ml-auto flex items-center gap-2">
+          {run && <Actions thread={thread.id} run={run} />}
+        </div>
       </div>
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1 text-xs text-soft">
         <span className="-ml-2">
@@ -154,7 +156,7 @@ function Confirm({ thread, run, verb, onClose }: { thread: string; run: Run; ver
           <span className="flex-1" />
           <Button onClick={onClose}>Leave it</Button>
           <Button look={danger ? "danger" : "main"} busy={control.isPending && "One moment …"} onClick={act}>
-            {label}
+            {verb === "again" ? label : `${label} the run`}
           </Button>
         </>
       }

@@ -1,11 +1,11 @@
 import { Link } from "@tanstack/react-router";
-import { Terminal, X } from "lucide-react";
+import { History, Terminal, X } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
 import { cliOf, curlOf } from "@/lib/commands";
 import { shortId } from "@/lib/text";
 import { clock, duration, exact } from "@/lib/time";
 import type { Event, Span } from "@/lib/timeline";
-import { Button } from "@/ui/Button";
+import { Button, buttonClass } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Json } from "@/ui/Json";
 import { MediaView, mediaIn } from "@/ui/Media";
@@ -99,6 +99,9 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
           {event.took_us !== undefined && `, ${duration(event.took_us / 1000)}`}
         </span>
         <span className="ml-auto flex">
+          <Link to="/threads/$thread/travel" params={{ thread }} search={{ at: String(event.seq) }} className={buttonClass("quiet", "small", true)} aria-label="See the thread as it was here" title="See the thread as it was here">
+            <History aria-hidden />
+          </Link>
           <Copy text={() => JSON.stringify(event, null, 2)} what="Copy the event as JSON" />
           <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events?after=${event.seq - 1}&limit=1`)} label="curl" what="Copy as a curl command" />
           <Copy text={() => cliOf(["events", thread, "--after", String(event.seq - 1)])} label="CLI" what="Copy as a command line" />
@@ -107,7 +110,7 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
       {event.error && <Text mono text={event.error} className="rounded bg-bad-tint p-2 text-bad" />}
       {rest.length > 0 && <Json value={Object.fromEntries(rest)} open={1} />}
       {event.value !== undefined &&
-        (typeof event.value === "string" ? <Text mono text={event.value} limit={4000} className="rounded bg-sunken p-2" /> : <Json value={event.value} open={7} className="rounded bg-sunken p-2" />)}
+        (typeof event.value === "string" ? <Text mono text={event.value} limit={2000} className="rounded bg-sunken p-2" /> : <Json value={event.value} open={7} className="rounded bg-sunken p-2" />)}
       {media.map((one) => (
         <MediaView key={one.blob} thread={thread} media={one} />
       ))}

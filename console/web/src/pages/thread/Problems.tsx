@@ -75,7 +75,7 @@ export function Problems({ thread, run, onSelect }: { thread: string; run: strin
           <ul className="divide-y divide-line">
             {data.effects.map((effect) => (
               <li key={effect.seq} className="flex items-baseline gap-3 px-4 py-2">
-                <span>{effect.kind}</span>
+                <span>{effect.kind === "lost" ? "A worker was lost after" : effect.kind === "failed" ? "It failed, perhaps after it had acted:" : `${effect.kind}:`}</span>
                 <SeqLink seq={effect.seq} onSelect={onSelect}>
                   <Line text={effect.path ?? `#${effect.seq}`} />
                 </SeqLink>

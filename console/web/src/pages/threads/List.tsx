@@ -12,7 +12,7 @@ import { Time } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
 
 const columns =
-  "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.5fr)_6.5rem_4.5rem_minmax(11rem,1.8fr)_8rem_3.5rem_3.5rem_4.5rem]";
+  "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.9fr)_6rem_4rem_minmax(11rem,1.8fr)_7rem_3.5rem_3.5rem_4.5rem]";
 
 interface Props {
   rows: ThreadRow[];
@@ -113,7 +113,7 @@ function Name({ row }: { row: ThreadRow }) {
       {row.title ? (
         <>
           <Line text={row.title} className="font-medium" />
-          <Line text={shortId(row.id)} className="shrink-0 font-mono text-xs text-faint" />
+          <Line text={shortId(row.id)} className="min-w-0 shrink-[20] font-mono text-xs text-faint" />
         </>
       ) : (
         <Line text={row.id} className="font-mono text-xs" />
