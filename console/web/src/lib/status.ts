@@ -1,4 +1,5 @@
 import type { Schemas } from "@/api/client";
+import { age, relative } from "./time";
 
 export type Status = Schemas["Summary"]["status"];
 export type Tone = "done" | "work" | "ask" | "wait" | "bad" | "idle";
@@ -88,6 +89,15 @@ const whyTones: Record<WhyState, Tone> = {
 };
 
 export const whyTone = (why: Why): Tone => whyTones[why.state] ?? "idle";
+
+/** When what a thread waits for comes, or since when it waits; nothing where neither helps. */
+export function whyWhen(why: Why, now: number): string {
+  const tries = why.attempts ? `attempt ${why.attempt ?? 1} of ${why.attempts}` : "";
+  const until = why.until ? Date.parse(why.until) : 0;
+  if (until > now && why.state !== "working") return `${tries} ${relative(until, now)}`.trim();
+  const waits = ["queued", "person", "signal", "child", "no-worker", "paused", "blocked", "quarantined"].includes(why.state);
+  return waits && why.since ? `for ${age(now - Date.parse(why.since))}` : tries;
+}
 
 /** Whether a run in this status has ended for good, unless someone retries it. */
 export const ended = (status: Status) => ["succeeded", "failed", "cancelled"].includes(status);

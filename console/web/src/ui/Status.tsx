@@ -19,7 +19,9 @@ import {
 } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
-import { type Status as StatusName, statusLook, type Tone, type Why, type WhyState, whyTone } from "@/lib/status";
+import { type Status as StatusName, statusLook, type Tone, type Why, type WhyState, whyTone, whyWhen } from "@/lib/status";
+import { oneLine } from "@/lib/text";
+import { useNow } from "./Time";
 
 export const toneText: Record<Tone, string> = {
   done: "text-done",
@@ -108,7 +110,13 @@ export function WhyText({ why, className }: { why: Why; className?: string }) {
   return (
     <span className={cx("inline-flex min-w-0 items-center gap-1.5", quiet ? "text-faint" : toneText[whyTone(why)], className)}>
       {!quiet && <Icon aria-hidden className={cx("size-3.5 shrink-0", why.state === "working" && "animate-pulse")} />}
-      <bdi className="truncate">{why.text}</bdi>
+      <bdi className="truncate">{oneLine(why.text)}</bdi>
+      {!quiet && <When why={why} />}
     </span>
   );
+}
+
+function When({ why }: { why: Why }) {
+  const text = whyWhen(why, useNow());
+  return text ? <span className="shrink-0 tabular-nums opacity-80">{text}</span> : null;
 }
