@@ -1,4 +1,5 @@
 import { apiPath } from "@/app/place";
+import { parseExact } from "@/lib/exact";
 import type { components, paths } from "./types";
 
 export type Schemas = components["schemas"];
@@ -89,7 +90,7 @@ async function call(method: Method, route: string, request: Request<unknown> = {
   });
   if (response.status === 204) return undefined;
   const text = await response.text();
-  return text ? JSON.parse(text) : undefined;
+  return text ? parseExact(text) : undefined;
 }
 
 type Caller<M extends Method> = <P extends PathOf<M>>(route: P, request?: Request<Op<P, M>>) => Promise<Answer<Op<P, M>>>;

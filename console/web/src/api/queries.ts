@@ -36,7 +36,24 @@ export const useFlows = () => useQuery({ queryKey: keys.flows(), queryFn: () => 
 
 export const useWorkers = () => useQuery({ queryKey: keys.workers(), queryFn: () => api.get("/v1/workers"), refetchInterval: 5_000 });
 
-export const useAsks = () => useQuery({ queryKey: keys.asks(), queryFn: () => api.get("/v1/asks", { query: { limit: 1000 } }) });
+export type AskOrder = "opened" | "expires";
+
+export const useAsks = (order: AskOrder = "opened", mine = false) =>
+  useQuery({
+    queryKey: [...keys.asks(), order, mine],
+    queryFn: () => api.get("/v1/asks", { query: { limit: 1000, order, mine } }),
+    placeholderData: keepPreviousData,
+  });
+
+export const useAsk = (ask: string, known?: Schemas["AskInfo"]) =>
+  useQuery({ queryKey: keys.ask(ask), queryFn: () => api.get("/v1/asks/{ask}", { path: { ask } }), placeholderData: known, enabled: ask !== "" });
+
+/** The threads that wait for a person, for what asks do not say about them. */
+export const useAskingThreads = () =>
+  useQuery({ queryKey: [...keys.asks(), "threads"], queryFn: () => api.get("/v1/threads", { query: { asks: true, limit: 1000 } }), placeholderData: keepPreviousData });
+
+export const useMessages = (thread: string) =>
+  useQuery({ queryKey: keys.messages(thread), queryFn: () => api.get("/v1/threads/{thread}/messages", { path: { thread } }) });
 
 export const useThread = (thread: string) =>
   useQuery({ queryKey: keys.thread(thread), queryFn: () => api.get("/v1/threads/{thread}", { path: { thread } }) });

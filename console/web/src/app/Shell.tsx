@@ -30,7 +30,7 @@ export function Shell() {
     return stopNews;
   }, []);
   return (
-    <div className="flex h-full flex-col sm:flex-row">
+    <div className="relative flex h-full flex-col overflow-clip sm:flex-row">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:m-2 focus:rounded focus:bg-raised focus:p-2">
         Skip to the page
       </a>

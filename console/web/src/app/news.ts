@@ -11,13 +11,18 @@ let state: StreamState = "connecting";
 let stop: (() => void) | undefined;
 let pending: ReturnType<typeof setTimeout> | undefined;
 
-/** Reads again what a change of any thread may have changed, at most once a second. */
+let refreshed = 0;
+
+/** Reads again what a change of any thread may have changed: at once, but at most once a second. */
 function refresh() {
-  pending ??= setTimeout(() => {
-    pending = undefined;
-    void queryClient.invalidateQueries({ queryKey: keys.asks() });
-    void queryClient.invalidateQueries({ queryKey: keys.stats() });
-  }, 1000);
+  pending ??= setTimeout(
+    () => {
+      pending = undefined;
+      refreshed = Date.now();
+      for (const queryKey of [keys.asks(), ["ask"], keys.stats()]) void queryClient.invalidateQueries({ queryKey });
+    },
+    Math.max(0, refreshed + 1000 - Date.now()),
+  );
 }
 
 /** Follows the changes of all threads, once for the whole page. */

@@ -55,7 +55,7 @@ const threads = createRoute({ getParentRoute: () => shell, path: "threads", comp
 const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: lazyRouteComponent(() => import("@/pages/thread/Thread")) });
 const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: lazyRouteComponent(() => import("@/pages/travel/Travel")) });
 const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
-const ask = createRoute({ getParentRoute: () => shell, path: "inbox/$ask", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
+const ask = createRoute({ getParentRoute: () => shell, path: "asks/$ask", component: lazyRouteComponent(() => import("@/pages/ask/Ask")) });
 const start = createRoute({ getParentRoute: () => shell, path: "start", component: lazyRouteComponent(() => import("@/pages/start/Start")) });
 const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: lazyRouteComponent(() => import("@/pages/operations/Operations")) });
 

@@ -62,3 +62,11 @@ export function dollars(micros: number): string {
   const value = micros / 1e6;
   return `$${value >= 1 ? value.toFixed(2) : value.toPrecision(2)}`;
 }
+
+/** A value in a few words for a row: the members of an object one after the other. */
+export function brief(value: unknown, limit = 200): string {
+  if (typeof value === "string") return oneLine(value, limit);
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return oneLine(JSON.stringify(value) ?? "", limit);
+  const members = Object.entries(value).map(([name, one]) => `${name}: ${typeof one === "string" ? one : JSON.stringify(one)}`);
+  return oneLine(members.join(" · "), limit);
+}

@@ -1,6 +1,7 @@
 import { ChevronRight } from "lucide-react";
 import { memo, useState } from "react";
 import { cx } from "@/lib/cx";
+import { rawNumber } from "@/lib/exact";
 import { bytes, count, cut, plain } from "@/lib/text";
 import { Button } from "./Button";
 
@@ -18,7 +19,7 @@ export function Json({ value, open = 2, className }: { value: unknown; open?: nu
 
 const Node = memo(function Node({ name, value, open }: { name?: string; value: unknown; open: number }) {
   const isList = Array.isArray(value);
-  if (value === null || typeof value !== "object" || (isList ? value : Object.keys(value)).length === 0) {
+  if (value === null || typeof value !== "object" || rawNumber(value) !== undefined || (isList ? value : Object.keys(value)).length === 0) {
     return (
       <div className="pl-4">
         <Name name={name} />
@@ -83,6 +84,8 @@ function Leaf({ value }: { value: unknown }) {
       </>
     );
   }
+  const raw = rawNumber(value);
+  if (raw !== undefined) return <span className="text-work">{raw}</span>;
   if (typeof value === "object" && value !== null) return <span className="text-faint">{Array.isArray(value) ? "[]" : "{}"}</span>;
   return <span className={typeof value === "number" ? "text-work" : "text-wait"}>{String(value)}</span>;
 }

@@ -210,7 +210,7 @@ function CallCard({ thread, call, onSelect }: { thread: string; call: ToolCall; 
 function CallState({ call }: { call: ToolCall }) {
   if (call.ask)
     return (
-      <Link to="/inbox/$ask" params={{ ask: call.ask }} className="rounded">
+      <Link to="/asks/$ask" params={{ ask: call.ask }} className="rounded">
         <Badge tone="ask">
           <UserRound aria-hidden />
           decide

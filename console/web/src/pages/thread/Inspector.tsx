@@ -76,7 +76,7 @@ function Facts({ span }: { span: Span }) {
       )}
       {span.ask && (
         <Fact label="Ask">
-          <Link to="/inbox/$ask" params={{ ask: span.ask }} className="font-mono text-xs text-accent hover:underline">
+          <Link to="/asks/$ask" params={{ ask: span.ask }} className="font-mono text-xs text-accent hover:underline">
             {span.ask}
           </Link>
         </Fact>

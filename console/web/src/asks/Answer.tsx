@@ -1,0 +1,196 @@
+import { Check, MessageSquare, Pencil, ShieldCheck, X } from "lucide-react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { useDraft } from "@/app/draft";
+import { useHotkeys } from "@/app/hotkeys";
+import { useCan, useMe } from "@/api/queries";
+import { type Ask, askedCall, decisionsOf, valueSchema, verbOf } from "@/lib/ask";
+import { cx } from "@/lib/cx";
+import { plain } from "@/lib/text";
+import { Button } from "@/ui/Button";
+import { Area, Field } from "@/ui/Field";
+import { Kbd } from "@/ui/Kbd";
+import { useAnswer } from "./mutations";
+import { Always } from "./Always";
+import { Provide } from "./Provide";
+import { ValueEditor, type ValueDraft } from "./ValueEditor";
+
+/** What someone has begun to answer. */
+interface Draft {
+  /** The decision whose panel is open. */
+  open?: string;
+  message?: string;
+  values?: Record<string, ValueDraft>;
+}
+
+const keyOf: Record<string, string> = { approve: "a", edit: "e", reject: "r", respond: "s", always: "l", "": "e", provided: "e" };
+const icons: Record<string, ReactNode> = {
+  approve: <Check aria-hidden />,
+  edit: <Pencil aria-hidden />,
+  reject: <X aria-hidden />,
+  respond: <MessageSquare aria-hidden />,
+  always: <ShieldCheck aria-hidden />,
+};
+
+/** Whether the caller may answer: the scope, and the people and groups whom the ask names. */
+export function useMayAnswer(ask: Ask): boolean {
+  const can = useCan("answer");
+  const { data: me } = useMe();
+  if (!can || !me) return false;
+  return !ask.who?.length || ask.who.includes(me.subject) || !!me.groups?.some((group) => ask.who?.includes(`group:${group}`));
+}
+
+interface AnswerOptions {
+  /** Whether keys of the keyboard decide. */
+  keys?: boolean;
+  onDone?(): void;
+}
+
+/** The buttons of an ask, and the panel for what has to be said with its answer. The draft outlives the page. */
+export function useAnswerParts(ask: Ask, { keys = true, onDone }: AnswerOptions): { buttons: ReactNode; panel: ReactNode } {
+  const [wanted, setWanted] = useState(false); // the panel was opened just now, and gets the focus
+  const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
+  const may = useMayAnswer(ask);
+  const answer = useAnswer(ask);
+  const decisions = decisionsOf(ask);
+  const call = askedCall(ask);
+  const only = decisions.length === 1 ? decisions[0] : undefined;
+  const open = draft?.open ?? (only !== undefined && needsPanel(ask, only) ? only : undefined);
+  const send = (decision: string, more: { value?: unknown; message?: string } = {}) => {
+    if (answer.isPending) return;
+    answer.mutate(
+      { ...(decision ? { decision } : {}), ...more },
+      {
+        onSuccess: () => {
+          setDraft(undefined);
+          onDone?.();
+        },
+      },
+    );
+  };
+  const choose = (decision: string, toggle = true) => {
+    if (!needsPanel(ask, decision)) return send(decision);
+    setWanted(true);
+    setDraft((before) => ({ ...before, open: toggle && before?.open === decision ? undefined : decision }));
+  };
+  useHotkeys(
+    !may || !keys
+      ? {}
+      : {
+          ...Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d], () => choose(d, false)])),
+          ...(draft?.open !== undefined ? { Escape: () => setDraft((before) => ({ ...before, open: undefined })) } : {}),
+        },
+  );
+  if (!may)
+    return {
+      buttons: <p className="text-soft">{ask.who?.length ? `Only ${ask.who.map(plain).join(", ")} may answer this.` : "Your token may look, but not answer."}</p>,
+      panel: null,
+    };
+  const value = (decision: string) => draft?.values?.[decision];
+  const setValue = (decision: string) => (next: ValueDraft) => setDraft((before) => ({ ...before, open: decision, values: { ...before?.values, [decision]: next } }));
+  const buttons = only === undefined && (
+    <div role="group" aria-label="Decide" className="flex flex-wrap gap-2">
+      {decisions.map((decision) => (
+        <Button
+          key={decision}
+          look={decision === "approve" ? "main" : decision === "reject" ? "danger" : "plain"}
+          className={cx("max-sm:h-11 max-sm:flex-1", open === decision && "!bg-selected !text-text")}
+          icon={icons[decision]}
+          aria-expanded={needsPanel(ask, decision) ? open === decision : undefined}
+          busy={answer.isPending && answer.variables.decision === decision && "Sending …"}
+          disabled={answer.isPending}
+          title={keys && keyOf[decision] ? `${verbOf(decision)} (${keyOf[decision]})` : undefined}
+          onClick={() => choose(decision)}
+        >
+          {plain(verbOf(decision))}
+          {keys && keyOf[decision] && (
+            <span className="-mr-1 hidden opacity-80 2xl:inline">
+              <Kbd>{keyOf[decision]}</Kbd>
+            </span>
+          )}
+        </Button>
+      ))}
+    </div>
+  );
+  const panel = open !== undefined && (
+    <Panel key={`${ask.id} ${open}`} focus={wanted}>
+      {open === "reject" ? (
+        <Reject message={draft?.message ?? ""} setMessage={(message) => setDraft((b) => ({ ...b, open, message }))} busy={answer.isPending} send={(message) => send("reject", message ? { message } : {})} />
+      ) : open === "provided" ? (
+        <Provide ask={ask} onDone={onDone} />
+      ) : open === "always" && call ? (
+        <Always call={call} draft={value(open)} setDraft={setValue(open)} busy={answer.isPending} send={(v) => send("always", v === undefined ? {} : { value: v })} />
+      ) : (
+        <ValueEditor
+          schema={valueSchema(ask, open) ?? undefined}
+          before={open === "edit" ? call?.args : undefined}
+          choices={choicesOf(ask)}
+          draft={value(open)}
+          setDraft={setValue(open)}
+          busy={answer.isPending}
+          verb={sendWord(open)}
+          send={(v) => send(open, { value: v })}
+        />
+      )}
+    </Panel>
+  );
+  return { buttons, panel };
+}
+
+const sendWord = (decision: string) =>
+  decision === "edit" ? "Approve with this change" : decision === "respond" ? "Answer in place of the call" : decision && verbOf(decision) === decision ? `Decide “${decision}”` : "Send the answer";
+
+/** Whether a decision needs to be told more before it is sent. */
+const needsPanel = (ask: Ask, decision: string) =>
+  decision === "reject" || decision === "always" || decision === "provided" || decision === "edit" || valueSchema(ask, decision) !== null;
+
+const choicesOf = (ask: Ask): string[] => {
+  const choices = (ask.data as { choices?: unknown } | null | undefined)?.choices;
+  return Array.isArray(choices) ? choices.filter((one): one is string => typeof one === "string") : [];
+};
+
+/** A panel whose first field gets the focus if someone has opened it just now. */
+function Panel({ focus, children }: { focus: boolean; children: ReactNode }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const first = useRef(focus);
+  useEffect(() => {
+    if (!first.current) return;
+    ref.current?.querySelector<HTMLElement>("textarea, input, select")?.focus({ preventScroll: true });
+    ref.current?.scrollIntoView({ block: "start", behavior: "instant" });
+  }, []);
+  return (
+    <div ref={ref} className="scroll-mt-4 rounded border border-accent bg-panel p-3">
+      {children}
+    </div>
+  );
+}
+
+/** Sends on Ctrl+Enter or ⌘+Enter, so that an answer needs no mouse. */
+export const onSend = (send: () => void) => (event: { key: string; ctrlKey: boolean; metaKey: boolean; preventDefault(): void; stopPropagation(): void }) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  event.stopPropagation(); // an editor would begin a line
+  send();
+};
+
+export const SendKeys = () => (
+  <span className="hidden items-center gap-1 text-xs text-faint sm:flex">
+    <Kbd>Ctrl</Kbd>
+    <Kbd>Enter</Kbd>
+  </span>
+);
+
+function Reject({ message, setMessage, busy, send }: { message: string; setMessage(text: string): void; busy: boolean; send(message: string): void }) {
+  return (
+    <div className="space-y-3" onKeyDownCapture={onSend(() => send(message.trim()))}>
+      <Field label="Why" hint="A word to whoever asked. An agent reads it. It may be empty.">
+        {(ids) => <Area {...ids} dir="auto" value={message} onChange={(e) => setMessage(e.target.value)} className="min-h-16" />}
+      </Field>
+      <div className="flex items-center justify-end gap-3">
+        <SendKeys />
+        <Button look="danger" icon={<X aria-hidden />} busy={busy && "Sending …"} onClick={() => send(message.trim())} className="max-sm:h-11 max-sm:flex-1">
+          Reject
+        </Button>
+      </div>
+    </div>
+  );
+}

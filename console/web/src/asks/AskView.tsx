@@ -1,0 +1,198 @@
+import { Link } from "@tanstack/react-router";
+import { CircleCheck, Clock, Link as LinkIcon, MessagesSquare, UserRound } from "lucide-react";
+import { type ReactNode, useMemo, useState } from "react";
+import { useAsk, useMessages, useThread } from "@/api/queries";
+import { basePath } from "@/app/place";
+import { Conversation } from "@/chat/Conversation";
+import { type Ask, askedCall, closedText } from "@/lib/ask";
+import { conversation } from "@/chat/said";
+import { oneLine, plain } from "@/lib/text";
+import { Button } from "@/ui/Button";
+import { Copy } from "@/ui/Copy";
+import { Diff } from "@/ui/Diff";
+import { Failed, Loading } from "@/ui/Empty";
+import { Json } from "@/ui/Json";
+import { Badge } from "@/ui/Status";
+import { Line, Text } from "@/ui/Text";
+import { Time } from "@/ui/Time";
+import { useAnswerParts } from "./Answer";
+
+interface AskViewProps {
+  id: string;
+  /** What is known of it already. */
+  known?: Ask;
+  keys?: boolean;
+  onDone?(): void;
+}
+
+/** All that one needs to know to answer an ask, and the answer. */
+export function AskView({ id, known, keys, onDone }: AskViewProps) {
+  const query = useAsk(id, known);
+  const ask = query.data;
+  if (query.error && !ask) return <Failed error={query.error} again={() => void query.refetch()} />;
+  if (!ask) return <Loading what="the ask" />;
+  return <Known key={ask.id} ask={ask} keys={keys} onDone={onDone} />;
+}
+
+function Known({ ask, keys, onDone }: Omit<AskViewProps, "id" | "known"> & { ask: Ask }) {
+  const over = closedText(ask);
+  const { buttons, panel } = useAnswerParts(ask, { keys: keys !== false && !over, onDone });
+  return (
+    <article aria-label={oneLine(ask.prompt ?? "Ask", 120)} className="flex min-h-full flex-col">
+      <div className="flex-1 space-y-5 p-4 pb-6">
+        <Head ask={ask} />
+        <What ask={ask} />
+        {!over && panel}
+        <Gate ask={ask} />
+        <Before ask={ask} />
+      </div>
+      {(over || buttons) && (
+        <footer className="sticky bottom-0 z-10 border-t border-line bg-page px-4 py-3">{over ? <Closed ask={ask} text={over} /> : buttons}</footer>
+      )}
+    </article>
+  );
+}
+
+function Head({ ask }: { ask: Ask }) {
+  const { data: thread } = useThread(ask.thread);
+  const run = thread?.runs?.find((one) => one.id === ask.run);
+  return (
+    <header className="space-y-2">
+      <h2 className="outside text-lg" dir="auto">
+        {plain(ask.prompt || "An answer is needed")}
+      </h2>
+      <dl className="flex flex-wrap items-center gap-x-4 gap-y-1 text-soft">
+        <Fact name="Thread">
+          <Link to="/threads/$thread" params={{ thread: ask.thread }} className="inline-flex max-w-72 text-accent hover:underline">
+            <Line text={thread?.title || ask.thread} />
+          </Link>
+        </Fact>
+        {run && <Fact name="Flow">{oneLine(run.flow, 80)}</Fact>}
+        {thread?.user && <Fact name="Owner">{oneLine(thread.user, 80)}</Fact>}
+        <Fact name="Asked">
+          <Time at={ask.asked} />
+        </Fact>
+        {ask.expires && ask.status === "open" && (
+          <Fact name="Expires">
+            <Time at={ask.expires} className="font-medium text-ask" />
+          </Fact>
+        )}
+        <Copy text={() => `${location.origin}${basePath}/asks/${encodeURIComponent(ask.id)}`} label="Copy link" what="Copy a link to this ask" />
+      </dl>
+    </header>
+  );
+}
+
+const Fact = ({ name, children }: { name: string; children: ReactNode }) => (
+  <div className="flex items-baseline gap-1.5">
+    <dt className="text-xs text-faint">{name}</dt>
+    <dd className="min-w-0 text-text">{children}</dd>
+  </div>
+);
+
+const Part = ({ title, children }: { title: string; children: ReactNode }) => (
+  <section className="space-y-1.5">
+    <h3 className="text-xs font-medium text-faint">{title}</h3>
+    {children}
+  </section>
+);
+
+/** The call with its arguments, or what the flow shows. */
+function What({ ask }: { ask: Ask }) {
+  const call = askedCall(ask);
+  if (call)
+    return (
+      <Part title="The call">
+        <div className="rounded border border-line bg-panel">
+          <p className="flex items-baseline gap-2 border-b border-line px-3 py-2">
+            <bdi className="font-mono font-semibold">{plain(call.tool)}</bdi>
+            {call.description && !ask.prompt?.includes(call.description) && <Line text={call.description} className="text-soft" />}
+          </p>
+          <Json value={call.args ?? {}} open={4} className="px-1 py-2" />
+          {call.ref && <p className="border-t border-line px-3 py-2 text-soft">It goes on elsewhere as {plain(call.ref)}.</p>}
+        </div>
+      </Part>
+    );
+  if (ask.data === undefined || ask.data === null) return null;
+  return (
+    <Part title="What it is about">
+      <div className="rounded border border-line bg-panel px-1 py-2">{typeof ask.data === "string" ? <Text text={ask.data} className="px-2" /> : <Json value={ask.data} open={3} />}</div>
+    </Part>
+  );
+}
+
+/** Why a person is asked, and who. */
+function Gate({ ask }: { ask: Ask }) {
+  const call = askedCall(ask);
+  const who = ask.who?.map((name) => (name.startsWith("group:") ? `the group ${plain(name.slice(6))}` : plain(name))).join(", ");
+  return (
+    <Part title="Why you are asked">
+      <p>
+        {call && ask.kind === "approval" ? (
+          <>
+            The agent <b className="font-medium">{plain(call.agent ?? "")}</b> may call <b className="font-medium">{plain(call.tool)}</b> only if a person agrees.
+          </>
+        ) : ask.kind === "credential" ? (
+          "A tool needs a secret that is not there yet."
+        ) : (
+          "The flow waits for an answer."
+        )}{" "}
+        <span className="text-soft">
+          {who ? `It may be answered by ${who}.` : "Anyone who may answer asks can decide."} It waits at <bdi className="font-mono text-xs">{plain(ask.path)}</bdi>.
+        </span>
+      </p>
+    </Part>
+  );
+}
+
+const recent = 4;
+
+/** What was said before the question came up. */
+function Before({ ask }: { ask: Ask }) {
+  const messages = useMessages(ask.thread);
+  const [all, setAll] = useState(false);
+  const said = useMemo(() => conversation(messages.data?.messages ?? []), [messages.data]);
+  const call = askedCall(ask)?.call;
+  if (said.length === 0) return null;
+  const shown = all ? said : said.slice(-recent);
+  return (
+    <Part title="What led to it">
+      {shown.length < said.length && (
+        <Button look="quiet" size="small" className="-ml-2" icon={<MessagesSquare aria-hidden />} onClick={() => setAll(true)}>
+          Show the {said.length - shown.length} messages before
+        </Button>
+      )}
+      <Conversation thread={ask.thread} said={shown} asked={(one) => one.id === call && !one.result && ask.status === "open"} />
+    </Part>
+  );
+}
+
+/** How a closed ask ended. */
+function Closed({ ask, text }: { ask: Ask; text: string }) {
+  const call = askedCall(ask);
+  const answer = ask.answer;
+  return (
+    <div role="status" className="space-y-2">
+      <p className="flex flex-wrap items-center gap-2">
+        <Badge tone={ask.status === "answered" ? "done" : "idle"}>
+          {ask.status === "answered" ? <CircleCheck aria-hidden /> : <Clock aria-hidden />}
+          {plain(ask.status)}
+        </Badge>
+        <bdi className="font-medium">{plain(text)}</bdi>
+        {answer?.time && <Time at={answer.time} className="text-soft" />}
+      </p>
+      {answer?.message && (
+        <p className="flex gap-2 text-soft">
+          <UserRound aria-hidden className="mt-0.5 size-4 shrink-0" />
+          <bdi>{plain(answer.message)}</bdi>
+        </p>
+      )}
+      {answer?.decision === "edit" && call && <Diff before={call.args} after={answer.value} label="What was edited" />}
+      {answer?.value !== undefined && answer.value !== null && answer.decision !== "edit" && <Json value={answer.value} open={2} />}
+      <Link to="/threads/$thread" params={{ thread: ask.thread }} className="inline-flex items-center gap-1 text-accent hover:underline">
+        <LinkIcon aria-hidden className="size-3.5" />
+        See what came of it
+      </Link>
+    </div>
+  );
+}

@@ -1,0 +1,113 @@
+import { Ban, ChevronRight, CircleCheck, CircleX, Hourglass, Loader, UserRound, Wrench } from "lucide-react";
+import { type ReactNode, useState } from "react";
+import { cx } from "@/lib/cx";
+import { parsed } from "@/lib/exact";
+import { brief, oneLine, plain } from "@/lib/text";
+import { Diff } from "@/ui/Diff";
+import { Json } from "@/ui/Json";
+import { Badge } from "@/ui/Status";
+import { Text } from "@/ui/Text";
+import type { CallView } from "./said";
+
+interface CallProps {
+  call: CallView;
+  /** It waits for a person. */
+  asked?: boolean;
+  /** The run has ended: what has no result will not get one. */
+  over?: boolean;
+  live?: boolean;
+  /** What a person can do about it, below the card's heading. */
+  children?: ReactNode;
+}
+
+/** A call of a tool as a card that opens. */
+export function Call({ call, asked, over, live, children }: CallProps) {
+  const [open, setOpen] = useState(false);
+  const args = parsed(call.args);
+  const text = call.result?.text;
+  const value = text === undefined ? undefined : parsed(text);
+  return (
+    <div className={cx("overflow-hidden rounded border bg-panel", asked ? "border-ask-bar" : "border-line")}>
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex min-h-9 w-full items-center gap-2 px-2 text-left hover:bg-hover">
+        <ChevronRight aria-hidden className={cx("size-4 shrink-0 text-faint", open && "rotate-90")} />
+        <Wrench aria-hidden className="size-3.5 shrink-0 text-faint" />
+        <bdi className="shrink-0 font-mono text-xs font-semibold">{plain(call.name)}</bdi>
+        <bdi className="min-w-0 flex-1 truncate text-xs text-faint">{args === undefined ? oneLine(call.args, 200) : brief(args)}</bdi>
+        <CallState call={call} asked={asked} over={over} live={live} />
+      </button>
+      {open && (
+        <dl className="space-y-3 border-t border-line px-3 py-2">
+          <Detail name="Arguments">{args === undefined ? <Text mono text={call.args} /> : <Json value={args} open={3} />}</Detail>
+          {call.ranWith !== undefined && (
+            <Detail name="Ran with">
+              <Diff before={args ?? call.args} after={call.ranWith} label="What was edited" />
+            </Detail>
+          )}
+          {text !== undefined && (
+            <Detail name={call.result?.error ? "Error" : "Result"}>
+              {value !== null && typeof value === "object" ? <Json value={value} open={2} /> : <Text mono text={text} limit={3000} />}
+            </Detail>
+          )}
+        </dl>
+      )}
+      {children && <div className="border-t border-line">{children}</div>}
+    </div>
+  );
+}
+
+const Detail = ({ name, children }: { name: string; children: ReactNode }) => (
+  <div>
+    <dt className="mb-1 text-xs font-medium text-faint">{name}</dt>
+    <dd>{children}</dd>
+  </div>
+);
+
+const decisions: Record<string, string> = { approve: "approved", edit: "edited", reject: "rejected", respond: "answered", always: "allowed" };
+
+function CallState({ call, asked, over, live }: Omit<CallProps, "children">) {
+  if (asked)
+    return (
+      <Badge tone="ask">
+        <UserRound aria-hidden />
+        waits for a person
+      </Badge>
+    );
+  if (!call.result) {
+    if (over)
+      return (
+        <Badge>
+          <Ban aria-hidden />
+          not made
+        </Badge>
+      );
+    return (
+      <Badge tone="work">
+        <Loader aria-hidden className="animate-pulse" />
+        {live ? "being written" : "runs"}
+      </Badge>
+    );
+  }
+  const decided = call.expired ? "expired" : decisions[call.decision ?? ""];
+  const who = call.by && !call.expired ? ` by ${oneLine(call.by, 40)}` : "";
+  const more = decided ? `${decided}${who}` : "";
+  if (call.pending)
+    return (
+      <Badge tone="wait" title={call.pending}>
+        <Hourglass aria-hidden />
+        goes on elsewhere
+      </Badge>
+    );
+  if (call.result.error)
+    return (
+      <Badge tone="bad">
+        <CircleX aria-hidden />
+        {more || "failed"}
+      </Badge>
+    );
+  return (
+    <Badge tone="done">
+      <CircleCheck aria-hidden />
+      {more || "done"}
+    </Badge>
+  );
+}

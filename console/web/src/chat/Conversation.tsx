@@ -1,0 +1,119 @@
+import { Brain, Clock, FileText, Image } from "lucide-react";
+import { memo, type ReactNode, useState } from "react";
+import { address, type Schemas } from "@/api/client";
+import { cx } from "@/lib/cx";
+import { oneLine, plain } from "@/lib/text";
+import { Button } from "@/ui/Button";
+import { Markdown } from "@/ui/Markdown";
+import { Text } from "@/ui/Text";
+import { Call } from "./Call";
+import type { CallView, Said, SaidPart } from "./said";
+
+interface ConversationProps {
+  thread: string;
+  said: Said[];
+  /** Whether a call waits for a person. */
+  asked?(call: CallView): boolean;
+  /** What a person can do about a call. */
+  under?(call: CallView): ReactNode;
+  /** No run is active: calls without a result will not get one. */
+  over?: boolean;
+}
+
+/** A conversation of people and agents, as it reads: the newest at its end. */
+export function Conversation({ said, ...rest }: ConversationProps) {
+  const agents = new Set(said.map((s) => s.agent).filter(Boolean));
+  return (
+    <ol aria-label="Conversation" className="space-y-4">
+      {said.map((one) => (
+        <li key={one.id}>
+          <Message said={one} named={agents.size > 1} {...rest} />
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Message({ said, named, ...rest }: { said: Said; named: boolean } & Omit<ConversationProps, "said">) {
+  if (said.role === "user")
+    return (
+      <div className="flex flex-col items-end gap-1">
+        <div className={cx("max-w-[85%] rounded bg-selected px-3 py-2 sm:max-w-[75%]", said.waits && "opacity-75")}>
+          <span className="sr-only">Said by a person: </span>
+          <Parts said={said} {...rest} />
+        </div>
+        {said.waits && (
+          <span className="flex items-center gap-1 text-xs text-faint">
+            <Clock aria-hidden className="size-3" />
+            not read yet
+          </span>
+        )}
+      </div>
+    );
+  return (
+    <div className="space-y-2" aria-busy={said.live}>
+      {(named || said.role === "system") && <p className="text-xs font-medium text-faint">{said.role === "system" ? "system" : oneLine(said.agent, 80)}</p>}
+      <Parts said={said} {...rest} />
+      {said.live && <span aria-label="being written" className="inline-block h-4 w-1.5 animate-pulse rounded-full bg-work-bar" />}
+    </div>
+  );
+}
+
+function Parts({ said, thread, asked, under, over }: { said: Said } & Omit<ConversationProps, "said">) {
+  return said.parts.map((part, at) =>
+    part.kind === "call" ? (
+      <Call key={at} call={part.call} asked={asked?.(part.call)} over={over} live={said.live}>
+        {under?.(part.call)}
+      </Call>
+    ) : (
+      <Part key={at} part={part} said={said} thread={thread} />
+    ),
+  );
+}
+
+const Part = memo(function Part({ part, said, thread }: { part: Exclude<SaidPart, { kind: "call" }>; said: Said; thread: string }) {
+  if (part.kind === "media") return <Media media={part.media} thread={thread} />;
+  if (part.kind === "reasoning") return <Reasoning text={part.text} open={!!said.live && said.parts.at(-1) === part} />;
+  return said.role === "assistant" ? <Markdown text={part.text} /> : <Text text={part.text} />;
+}, (before, after) => before.thread === after.thread && before.said.live === after.said.live && same(before.part, after.part));
+
+/** Parts are made again with every event; those that say the same are not drawn again. */
+const same = (a: SaidPart, b: SaidPart) => a.kind === b.kind && (a.kind === "text" || a.kind === "reasoning" ? a.text === (b as typeof a).text : false);
+
+function Reasoning({ text, open }: { text: string; open: boolean }) {
+  return (
+    <details open={open || undefined} className="text-soft">
+      <summary className="inline-flex items-center gap-1.5 rounded text-xs text-faint hover:text-text">
+        <Brain aria-hidden className="size-3.5" />
+        Reasoning
+      </summary>
+      <Text text={text} className="mt-1 border-l-2 border-line pl-3 text-soft" />
+    </details>
+  );
+}
+
+/** An image or file. Images are loaded when someone wants to see them. */
+function Media({ media, thread }: { media: Schemas["Media"]; thread: string }) {
+  const [shown, setShown] = useState(false);
+  const image = /^image\/(png|jpeg|gif|webp)$/.test(media.mime ?? "");
+  const what = plain(media.name || media.mime || "file");
+  const at = media.blob ? address("/v1/blobs/{thread}/{hash}", { thread, hash: media.blob }) : undefined;
+  if (shown && at) return <img src={at} alt={what} className="max-h-80 max-w-full rounded border border-line" />;
+  return (
+    <div className="flex flex-wrap items-center gap-2 text-soft [&_svg]:size-4">
+      {image ? <Image aria-hidden /> : <FileText aria-hidden />}
+      <bdi>{what}</bdi>
+      {image && at && (
+        <Button size="small" onClick={() => setShown(true)}>
+          Show the image
+        </Button>
+      )}
+      {!image && at && (
+        <a href={at} download={media.name || "file"} className="text-accent hover:underline">
+          Download
+        </a>
+      )}
+      {!at && media.url && <Text mono text={media.url} />}
+    </div>
+  );
+}

@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import { conversation, type Rec, recordOf } from "./said";
+
+const user = (text: string): Rec => ({ id: "r/a/input", agent: "a", message: { role: "user", parts: [{ text }] } });
+const calls = (turn: number, ...ids: string[]): Rec => ({
+  id: `r/a/turn-${turn}/reply`,
+  agent: "a",
+  message: { role: "assistant", parts: [{ text: "I look." }, ...ids.map((id) => ({ call: { id, name: "look", args: `{"n":"${id}"}` } }))] },
+});
+const result = (id: string, text: string, more: Partial<Rec> = {}): Rec => ({
+  id: `r/a/turn-1/${id}/run`,
+  agent: "a",
+  message: { role: "tool", parts: [{ result: { call: id, name: "look", text } }] },
+  ...more,
+});
+
+test("results are part of their calls, also if ids come again", () => {
+  const said = conversation([user("hi"), calls(1, "c1", "c2"), result("c2", "two"), result("c1", "one"), calls(2, "c1"), result("c1", "again")]);
+  const found = said.map((s) => s.parts.map((p) => (p.kind === "call" ? p.call.result?.text : p.kind === "text" ? p.text : "")));
+  expect(found).toEqual([["hi"], ["I look.", "one", "two"], ["I look.", "again"]]);
+});
+
+test("a call that a person edited shows with what it ran", () => {
+  const said = conversation([calls(1, "c1"), result("c1", "one", { decision: "edit", by: "ann", args: { n: "c9" } })]);
+  expect(said[0]?.parts[1]).toMatchObject({ kind: "call", call: { decision: "edit", by: "ann", ranWith: { n: "c9" }, args: '{"n":"c1"}' } });
+});
+
+test("what is being written comes last", () => {
+  const said = conversation([user("hi")], [{ agent: "a", path: "/a/reply", parts: [{ kind: "text", text: "Dear" }] }]);
+  expect(said.map((s) => [s.role, s.live])).toEqual([
+    ["user", undefined],
+    ["assistant", true],
+  ]);
+});
+
+test("only the events of agents carry records", () => {
+  const record = user("hi");
+  expect(recordOf({ run: "r", path: "/a/input", value: record })).toEqual(record);
+  expect(recordOf({ run: "r", path: "/other", value: record })).toBeUndefined();
+  expect(recordOf({ run: "r", path: "/a/input", value: null })).toBeUndefined();
+  expect(recordOf({ run: "r", path: "/a/input", value: { id: "r/a/input" } })).toBeUndefined();
+});

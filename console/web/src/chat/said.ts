@@ -1,0 +1,94 @@
+import type { Schemas } from "@/api/client";
+import type { LiveReply } from "@/lib/deltas";
+
+export type Rec = Schemas["Record"];
+
+/** A call of a tool, with what came of it. */
+export interface CallView {
+  id: string;
+  name: string;
+  /** As the model wrote it: JSON, which may be cut off or wrong. */
+  args: string;
+  result?: { text: string; error: boolean; media: Schemas["Media"][] };
+  /** What a person decided, who it was, and the arguments with which the call ran if they were edited. */
+  decision?: string;
+  by?: string;
+  expired?: boolean;
+  ranWith?: unknown;
+  /** The call goes on elsewhere, under this name. */
+  pending?: string;
+}
+
+export type SaidPart =
+  | { kind: "text"; text: string }
+  | { kind: "reasoning"; text: string }
+  | { kind: "media"; media: Schemas["Media"] }
+  | { kind: "call"; call: CallView };
+
+/** What someone said, with the calls that an agent made. */
+export interface Said {
+  id: string;
+  role: "user" | "assistant" | "system";
+  agent: string;
+  parts: SaidPart[];
+  /** It is being written. */
+  live?: boolean;
+  /** It waits until the agent reads it. */
+  waits?: boolean;
+  usage?: Rec["usage"];
+  model?: string;
+}
+
+const roleOf = (role: string): Said["role"] => (role === "user" || role === "system" ? role : "assistant");
+
+/** Puts records in the order in which people read them: results are part of the calls that they answer. */
+export function conversation(records: readonly Rec[], live: readonly LiveReply[] = []): Said[] {
+  const all: Said[] = [];
+  const open = new Map<string, CallView>();
+  for (const record of records) {
+    const parts: SaidPart[] = [];
+    for (const part of record.message.parts ?? []) {
+      if (part.result) settle(open, record, part.result);
+      else if (part.call) {
+        const call: CallView = { id: part.call.id, name: part.call.name, args: part.call.args ?? "" };
+        open.set(callKey(record.agent, call.id), call);
+        parts.push({ kind: "call", call });
+      } else if (part.reasoning?.text) parts.push({ kind: "reasoning", text: part.reasoning.text });
+      else if (part.media) parts.push({ kind: "media", media: part.media });
+      else if (part.text) parts.push({ kind: "text", text: part.text });
+    }
+    if (record.message.role === "tool" || parts.length === 0) continue;
+    all.push({ id: record.id, role: roleOf(record.message.role), agent: record.agent, parts, usage: record.usage, model: record.model });
+  }
+  for (const reply of live) all.push(liveSaid(reply));
+  return all;
+}
+
+const callKey = (agent: string, id: string) => `${agent}\n${id}`;
+
+function settle(open: Map<string, CallView>, record: Rec, result: NonNullable<Schemas["Part"]["result"]>) {
+  const call = open.get(callKey(record.agent, result.call));
+  if (!call) return;
+  call.result = { text: result.text, error: !!result.error, media: result.media ?? [] };
+  call.decision = record.decision;
+  call.by = record.by;
+  call.expired = record.expired;
+  call.pending = record.pending;
+  if (record.decision === "edit") call.ranWith = record.args;
+}
+
+const liveSaid = (reply: LiveReply): Said => ({
+  id: `live ${reply.path}`,
+  role: "assistant",
+  agent: reply.agent,
+  live: true,
+  parts: reply.parts.map((part, at): SaidPart =>
+    part.kind === "call" ? { kind: "call", call: { id: `live ${at}`, name: part.name ?? "", args: part.text } } : { kind: part.kind, text: part.text },
+  ),
+});
+
+/** The record that the event of an agent's step carries, if it does. */
+export function recordOf(event: { run?: string; path?: string; value?: unknown }): Rec | undefined {
+  const value = event.value as Partial<Rec> | null | undefined;
+  return value && typeof value === "object" && value.message && value.id === `${event.run}${event.path}` ? (value as Rec) : undefined;
+}

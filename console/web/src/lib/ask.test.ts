@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, valueSchema } from "./ask";
+
+const ask = (more: Partial<Ask>): Ask => ({ id: "a", thread: "t", run: "r", path: "/p", status: "open", asked: "2026-01-02T00:00:00Z", ...more });
+const approval = ask({
+  decisions: ["approve", "edit", "reject", "respond", "always"],
+  schemas: { approve: { type: "null" }, reject: { type: "null" }, edit: { type: "object", properties: {} }, always: { type: ["object", "null"] } },
+  data: { agent: "clerk", tool: "refund", call: "c1", args: { amount: 1 }, always: { allows: "all" } },
+});
+const custom = ask({ decisions: ["later", "now"] });
+
+test("decisions come in the order of their buttons, with what they take", () => {
+  expect(decisionsOf(approval)).toEqual(["approve", "edit", "reject", "respond", "always"]);
+  expect(decisionsOf(custom)).toEqual(["later", "now"]);
+  expect(decisionsOf(ask({}))).toEqual([""]);
+  expect(decisionsOf(approval).map((d) => valueSchema(approval, d)?.type)).toEqual([undefined, "object", undefined, "string", ["object", "null"]]);
+  expect([valueSchema(ask({ want: "number" }), ""), valueSchema(ask({}), ""), valueSchema(custom, "now")]).toEqual([{ type: "number", title: "Answer" }, undefined, null]);
+});
+
+test("only what needs no value can be decided for several", () => {
+  expect(commonDecisions([approval, approval])).toEqual(["approve", "reject"]);
+  expect(commonDecisions([approval, custom])).toEqual([]);
+  expect(commonDecisions([approval, ask({ decisions: ["reject", "approve"] })])).toEqual(["approve", "reject"]);
+});
+
+test("a closed ask says how it ended and by whom", () => {
+  expect(closedText(approval)).toBeUndefined();
+  expect(closedText(ask({ status: "answered", answer: { decision: "edit", by: "ann" } }))).toBe("Edited and approved by ann");
+  expect(closedText(ask({ status: "answered", answer: {} }))).toBe("Answered");
+  expect(closedText(ask({ status: "expired", answer: { decision: "reject" } }))).toContain("so it was rejected");
+});
+
+test("asks of one thread stay together", () => {
+  expect(byThread([ask({ id: "1" }), ask({ id: "2", thread: "u" }), ask({ id: "3" })]).map((g) => g.map((a) => a.id))).toEqual([["1", "3"], ["2"]]);
+  expect(askedCall(approval)).toMatchObject({ tool: "refund", allows: "all" });
+  expect(askedCall(ask({ data: "text" }))).toBeUndefined();
+});

@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { blank, check, kindOf, plainSchema, type Schema, Unfinished } from "./schema";
+
+const refund: Schema = {
+  type: "object",
+  properties: {
+    order: { type: "string", minLength: 2 },
+    amount: { type: "integer", minimum: 1, maximum: 500 },
+    tags: { type: ["null", "array"], items: { type: "string" } },
+    how: { enum: ["post", "courier"] },
+    who: { $ref: "#/$defs/person" },
+    note: { anyOf: [{ type: "string" }, { type: "null" }] },
+  },
+  required: ["order", "amount"],
+  additionalProperties: false,
+  $defs: { person: { type: "object", properties: { name: { type: "string" } }, required: ["name"] } },
+};
+
+const at = (value: unknown) => Object.fromEntries(check(refund, value));
+
+test("faults say where and what", () => {
+  expect(at({ order: "A-17", amount: 42, tags: ["a"], how: "post", who: { name: "Ada" }, note: null })).toEqual({});
+  expect(at({ order: "A" })).toEqual({ "/amount": "is needed", "/order": "must have at least 2 characters" });
+  expect(at({ order: "A-17", amount: 501 })).toEqual({ "/amount": "must be at most 500" });
+  expect(at({ order: "A-17", amount: 1.5 })).toEqual({ "/amount": "must be a whole number" });
+  expect(at({ order: "A-17", amount: 1, tags: [1] })).toEqual({ "/tags/0": "must be a text" });
+  expect(at({ order: "A-17", amount: 1, how: "boat" })).toEqual({ "/how": "is not one of the choices" });
+  expect(at({ order: "A-17", amount: 1, who: {} })).toEqual({ "/who/name": "is needed" });
+  expect(at({ order: "A-17", amount: 1, "a/b": 2 })).toEqual({ "/a~1b": "is not known here" });
+  expect(at({ order: "A-17", amount: new Unfinished("12x") })).toEqual({ "/amount": "is not finished" });
+  expect(at(undefined)).toEqual({ "": "is needed" });
+});
+
+test("kinds follow references and options with null", () => {
+  const kind = (name: string) => kindOf(plainSchema(refund.properties?.[name], refund));
+  expect(["order", "amount", "tags", "how", "who", "note"].map(kind)).toEqual(["text", "integer", "list", "choice", "object", "text"]);
+  expect(kindOf({})).toBe("any");
+  expect(kindOf({ type: "object" })).toBe("any");
+  expect(kindOf({ type: ["string", "number"] })).toBe("any");
+});
+
+test("a reference to itself ends", () => {
+  const loop: Schema = { $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } };
+  expect(kindOf(plainSchema(loop, loop))).toBe("any");
+});
+
+test("a blank has what is required", () => {
+  expect(blank(refund, refund)).toEqual({ order: "" });
+  expect(blank({ type: "object", properties: { n: { type: "integer", default: 3 } } }, {})).toEqual({ n: 3 });
+});
