@@ -139,6 +139,9 @@ func (c *Threads) indexKeys(name string, s Summary) []string {
 	if s.User != "" {
 		keys = append(keys, c.facet(part, "user", s.User)+thread)
 	}
+	if isStray(incarnation, s.Created) {
+		keys = append(keys, c.facet(part, "strays")+thread)
+	}
 	return append(keys, c.allKey(name))
 }
 

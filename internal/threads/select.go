@@ -1,7 +1,6 @@
 package threads
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,23 +100,6 @@ func (r *Tenant) facets(q Query) (order string, facets []string) {
 	return byCreation, facet("all")
 }
 
-// first returns where the keys of an order begin that the query may select, and last
-// where they end, each "" if it does not say. The time in a thread's name is not
-// exactly that of its creation, so only the order of changes tells.
-func (q *Query) first(order string) string {
-	if order == byChange && q.Before != 0 {
-		return flip(minuteOf(q.Before))
-	}
-	return ""
-}
-
-func (q *Query) last(order string) string {
-	if order == byChange && q.Since != 0 {
-		return flip(minuteOf(q.Since)) + "~"
-	}
-	return ""
-}
-
 // Select yields the summaries of the tenant's threads that q selects and that have
 // begun, newest first, after a cursor unless that is "". Damaged summaries are
 // rebuilt; damage that remains is reported last.
@@ -129,7 +111,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 			}
 			q.User = *r.Owner
 		}
-		order, facets := r.facets(q)
+		order, spans := r.spans(q)
 		after, ok := strings.CutPrefix(cursor, order)
 		err := q.Check()
 		if err == nil && cursor != "" && !ok {
@@ -143,7 +125,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 			return
 		}
 		var damage error
-		for cells, err := range r.All.indexCells(ctx, facets, max(after, q.first(order)), q.last(order)) {
+		for cells, err := range r.All.indexCells(ctx, spans, after) {
 			if err != nil {
 				yield(listed{}, err)
 				return
@@ -165,142 +147,6 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 		}
 		if damage != nil {
 			yield(listed{}, fmt.Errorf("%w: %w", fault.ErrCorrupt, damage))
-		}
-	}
-}
-
-// facetLen returns the length of the facet in a key.
-func facetLen(key string) int { return strings.LastIndexByte(key, '/') + 1 }
-
-// indexCells yields the keys of facets after a cursor, and up to another one unless
-// that is "", in groups that grow.
-func (c *Threads) indexCells(ctx context.Context, facets []string, cursor, last string) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
-		var group []string
-		size := 4
-		for key, err := range c.mergedCells(ctx, facets, cursor) {
-			if err != nil {
-				if len(group) == 0 || yield(group, nil) {
-					yield(nil, err)
-				}
-				return
-			}
-			if last != "" && key[facetLen(key):] > last {
-				break
-			}
-			if group = append(group, key); len(group) == size {
-				if !yield(group, nil) {
-					return
-				}
-				group, size = group[:0], min(2*size, 64)
-			}
-		}
-		if len(group) > 0 {
-			yield(group, nil)
-		}
-	}
-}
-
-// mergedCells yields the keys of facets in the order of what follows the facet,
-// once for each thread.
-func (c *Threads) mergedCells(ctx context.Context, facets []string, cursor string) iter.Seq2[string, error] {
-	if len(facets) == 1 {
-		return c.facetCells(ctx, facets[0], cursor)
-	}
-	return func(yield func(string, error) bool) {
-		next := make([]func() (string, error, bool), len(facets))
-		heads := make([]string, len(facets)) // "" at the end of a facet
-		var failed error
-		advance := func(i int) bool {
-			key, err, _ := next[i]()
-			if failed = cmp.Or(failed, err); failed != nil && !IsDamage(failed) {
-				yield("", failed)
-				return false
-			}
-			heads[i] = key // "" of a damaged facet too, whose damage is reported last
-			return true
-		}
-		for i, facet := range facets {
-			var stop func()
-			next[i], stop = iter.Pull2(c.facetCells(ctx, facet, cursor))
-			defer stop()
-			if !advance(i) {
-				return
-			}
-		}
-		for last := ""; ; {
-			first := -1
-			for i, key := range heads {
-				if key != "" && (first < 0 || key[facetLen(key):] < heads[first][facetLen(heads[first]):]) {
-					first = i
-				}
-			}
-			if first < 0 {
-				if failed != nil {
-					yield("", failed)
-				}
-				return
-			}
-			key := heads[first]
-			if rest := key[facetLen(key):]; rest != last {
-				last = rest
-				if !yield(key, nil) {
-					return
-				}
-			}
-			if !advance(first) {
-				return
-			}
-		}
-	}
-}
-
-// facetCells yields the keys of a facet after a cursor, and those of damaged cells,
-// which it rewrites, last.
-func (c *Threads) facetCells(ctx context.Context, facet, cursor string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		if c.bare {
-			part, _, _ := strings.Cut(strings.TrimPrefix(facet, indexPrefix), "/")
-			for cell, err := range c.Store.List(ctx, JournalKey(part)+".", "") {
-				if !yield(c.allKey(strings.TrimPrefix(cell.Key, JournalKey(""))), err) {
-					return
-				}
-			}
-			return
-		}
-		after := ""
-		if cursor != "" {
-			after = facet + cursor
-		}
-		var mended []string
-		for {
-			var damage *store.CorruptError
-			for cell, err := range c.Store.List(ctx, facet, after) {
-				if errors.As(err, &damage) {
-					break
-				}
-				if err != nil {
-					yield("", err)
-					return
-				}
-				if len(mended) == 0 && !yield(cell.Key, nil) {
-					return
-				}
-			}
-			if damage == nil {
-				break
-			}
-			_, err := c.Store.Put(ctx, damage.Cell, indexMark, damage.Version)
-			if err != nil && !errors.Is(err, store.ErrConflict) || slices.Contains(mended, damage.Cell) {
-				yield("", fmt.Errorf("%w: %w", fault.ErrCorrupt, damage))
-				return
-			}
-			mended = append(mended, damage.Cell)
-		}
-		for _, key := range mended {
-			if !yield(key, nil) {
-				return
-			}
 		}
 	}
 }
