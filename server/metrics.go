@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/threads"
 )
 
 // meter counts what the server does.
@@ -257,44 +255,4 @@ func countStatuses(ctx context.Context, rt *perdure.Runtime) (*count, error) {
 	workers, err := rt.Workers(ctx)
 	n.workers = len(workers)
 	return n, cmp.Or(err, ctx.Err())
-}
-
-// countThreads counts and sums what a runtime reaches, from the summaries of all
-// threads.
-func countThreads(ctx context.Context, rt *perdure.Runtime) (*count, error) {
-	n := &count{statuses: map[string]int{}, spent: map[string]int64{}, at: time.Now().UTC()}
-	tenant := threads.Behind(rt)
-	for t, err := range tenant.Select(ctx, threads.Query{}, "") {
-		if errors.Is(err, perdure.ErrCorrupt) {
-			break // lists report it
-		}
-		if err != nil {
-			return nil, err
-		}
-		n.threads++
-		n.runs += t.Runs
-		n.bytes += t.Bytes
-		for unit, spent := range t.Spent {
-			n.spent[unit] += spent
-		}
-		if t.Moved != "" { // nothing of it is to be done here
-			n.statuses[kindMoved]++
-			continue
-		}
-		n.statuses[cmp.Or(string(t.Status), string(perdure.Idle))]++
-		n.asks += t.Asks
-	}
-	if tenant.Owner == nil {
-		var err error
-		if n.uploads, err = tenant.UploadBytes(ctx); err != nil {
-			return nil, err
-		}
-		n.bytes += n.uploads
-	}
-	workers, err := rt.Workers(ctx)
-	n.workers = len(workers)
-	if err == nil {
-		err = ctx.Err()
-	}
-	return n, err
 }

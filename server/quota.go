@@ -346,7 +346,7 @@ func (q *quotas) recount(tenant string, a *account, threads, bytes int64) {
 		}
 	}()
 	begun := time.Now()
-	n, err := countThreads(ctx, q.s.rt.Tenant(tenant))
+	n, err := q.s.tallies.countThreads(ctx, q.s.rt.Tenant(tenant))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()

@@ -59,7 +59,8 @@ func TestQuotaOfThreads(t *testing.T) {
 		servertest.Must(a.Runtime.Tenant("acme").Wait(t.Context(), fmt.Sprint("t", i), ""))(t)
 	}
 	file := string(a.Do("GET", "/v1/threads/t0/export", "").Want(200).Body)
-	before := cellsOf(st, "")
+	cells := func() int { return cellsOf(st, "") - cellsOf(st, "quota/") } // which servers write from time to time
+	before := cells()
 	for _, s := range []*servertest.Site{a, b} {
 		over(s.Do("POST", "/v1/runs", `{"flow":"ask","input":"x"}`), "threads", 3, false)
 		over(s.Do("POST", "/v1/threads/new/runs", large), "threads", 3, false)
@@ -69,7 +70,7 @@ func TestQuotaOfThreads(t *testing.T) {
 		s.Do("POST", "/v1/threads/t0/runs", `{"flow":"ask","input":"x"}`, "Idempotency-Key", "k").Want(202)
 		s.Do("POST", "/v1/threads", `{"id":"t0"}`).Problem(409, "exists")
 	}
-	if now := cellsOf(st, ""); now > before {
+	if now := cells(); now > before {
 		t.Errorf("there are %d cells, and there were %d", now, before)
 	}
 	b.Do("POST", "/v1/threads/t0/runs", `{"flow":"ask","input":"y"}`).Want(202) // on a thread that exists

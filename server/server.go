@@ -86,6 +86,7 @@ type Server struct {
 	meter    meter
 	counts   counts // of threads by status
 	sums     counts // of what they use
+	tallies  tallies
 	ledger   ledger
 	events   streamCounts
 	hub      feed.Hub
@@ -110,8 +111,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{}), tokens: tokensOf(rt, o.Auth),
 		meter:  meter{requests: map[request]int64{}, took: map[string]*histogram{}},
 		counts: counts{count: countStatuses, tenants: map[string]*counted{}},
-		sums:   counts{count: countThreads, tenants: map[string]*counted{}},
+		sums:   counts{tenants: map[string]*counted{}},
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
+	s.sums.count = s.tallies.countThreads
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}
 	s.sessions = newSessions(all.Hash)

@@ -2,10 +2,49 @@ package threads
 
 import (
 	"context"
+	"iter"
+	"strings"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
+
+// FacetStatuses are all statuses by which lists find threads.
+var FacetStatuses = []journal.Status{"", journal.StatusQueued, journal.StatusRunning, journal.StatusSuspended, journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined,
+	journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, statusDamaged}
+
+// ByCreation returns the cursor of a thread in a list that has those first that were
+// created last, given its cursor in any other list.
+func ByCreation(cursor string) string {
+	words := strings.Split(cursor[min(1, len(cursor)):], ".") // a time and a number may be around it
+	if !strings.HasPrefix(cursor, byCreation) && len(words) > 1 {
+		words = words[1:]
+	}
+	return byCreation + words[0]
+}
+
+// CountCells returns how many threads there are, with those that are about to begin.
+func (r *Tenant) CountCells(ctx context.Context) (int, error) {
+	if r.All.bare {
+		return 0, nil
+	}
+	n, err := store.Count(ctx, r.All.Store, r.All.facet(r.Part, "all"))
+	if IsDamage(err) {
+		err = nil
+	}
+	return n, err
+}
+
+// Cursors yields the cursors of the threads that CountCells counts.
+func (r *Tenant) Cursors(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for key, err := range r.All.facetCells(ctx, r.All.facet(r.Part, "all"), "") {
+			if !yield(byCreation+key[facetLen(key):], err) {
+				return
+			}
+		}
+	}
+}
 
 // Count returns how many of the tenant's threads have each status, and how many asks
 // are open.
@@ -22,8 +61,10 @@ func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, as
 		return nil, 0, err
 	}
 	// Of those that a worker has, or is to have, the summary tells more than the facet.
-	for _, status := range []journal.Status{"", journal.StatusSuspended, journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined,
-		journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, statusDamaged} {
+	for _, status := range FacetStatuses {
+		if facetStatus(status) == string(journal.StatusQueued) {
+			continue
+		}
 		n, err := store.Count(ctx, r.All.Store, r.All.facet(r.Part, "status", string(status)))
 		if err != nil && !IsDamage(err) {
 			return nil, 0, err

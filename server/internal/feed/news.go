@@ -1,14 +1,17 @@
 package feed
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"iter"
 	"reflect"
 	"sync"
 	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Limits of the tenant's stream.
@@ -118,12 +121,19 @@ func (h *Hub) dropNews(n *News) {
 
 // follow reads the list whenever it may have changed.
 func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
-	known := map[string]perdure.Summary{}
+	changes := Changes[perdure.Summary]{
+		Tenant: threads.Behind(rt),
+		List: func(ctx context.Context, q threads.Query, after string) iter.Seq2[perdure.Summary, error] {
+			return listOf(ctx, rt, q, after)
+		},
+		Cursor: func(s perdure.Summary) string { return s.Cursor },
+		Moved:  func(s perdure.Summary) bool { return s.Moved != "" },
+	}
 	first := true
 	var failed error
 	for range rt.Watch(ctx) {
 		begin := time.Now()
-		if failed = n.look(ctx, rt, known, first); failed != nil {
+		if failed = n.look(ctx, &changes, first); failed != nil {
 			break
 		}
 		if first {
@@ -155,41 +165,33 @@ func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 	}
 }
 
-// look reads the list and reports how it differs from what is known.
-func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]perdure.Summary, first bool) error {
-	gone := make(map[string]bool, len(known))
-	for id := range known {
-		gone[id] = true
+// look reports how the list differs from what is known.
+func (n *News) look(ctx context.Context, c *Changes[perdure.Summary], first bool) error {
+	return c.Look(ctx, func(was *perdure.Summary, now perdure.Summary) {
+		if first || was != nil && reflect.DeepEqual(*was, now) {
+			return
+		}
+		n.tell(now.ID, now.User, api.News{Thread: &now})
+	}, func(was perdure.Summary) {
+		n.tell(was.ID, was.User, api.News{Gone: was.ID})
+	})
+}
+
+// listOf lists the threads of a query by status and time, with cursors of a list of
+// all threads.
+func listOf(ctx context.Context, rt *perdure.Runtime, q threads.Query, after string) iter.Seq2[perdure.Summary, error] {
+	o := perdure.ListOptions{After: after}
+	if q.Status != nil {
+		o.Status, o.Updated = cmp.Or(perdure.Status(*q.Status), perdure.Idle), clock.Stamp(q.Since)
 	}
-	for sum, err := range rt.List(ctx, perdure.ListOptions{}) {
-		if errors.Is(err, perdure.ErrCorrupt) {
-			clear(gone) // damaged threads may still exist
-			break
-		}
-		if err != nil {
-			return err
-		}
-		delete(gone, sum.ID)
-		before, there := known[sum.ID]
-		if there && reflect.DeepEqual(before, sum) {
-			continue
-		}
-		if there && before.Cursor != sum.Cursor { // another thread with the id of an erased one
-			n.tell(sum.ID, before.User, api.News{Gone: sum.ID})
-		}
-		known[sum.ID] = sum
-		if !first {
-			n.tell(sum.ID, sum.User, api.News{Thread: &sum})
+	return func(yield func(perdure.Summary, error) bool) {
+		for s, err := range rt.List(ctx, o) {
+			s.Cursor = threads.ByCreation(s.Cursor)
+			if !yield(s, err) {
+				return
+			}
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for id := range gone {
-		n.tell(id, known[id].User, api.News{Gone: id})
-		delete(known, id)
-	}
-	return nil
 }
 
 func (n *News) tell(id, user string, item api.News) {

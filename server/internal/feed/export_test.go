@@ -1,0 +1,4 @@
+package feed
+
+// ListOf is for tests.
+var ListOf = listOf
