@@ -23,8 +23,9 @@ import (
 // its rule: they have to be at rest for as long. Each thread is read again before it
 // goes, and a run that begins meanwhile wins.
 type Retention struct {
-	Tenant string // only threads of this tenant; "" is all tenants
-	Flow   string // only threads whose last run is of this flow; "" is all
+	Tenant  string // only threads of this tenant; "" is all tenants
+	Default bool   // only threads of the default tenant; Tenant has to be ""
+	Flow    string // only threads whose last run is of this flow; "" is all
 	// Keep is how long a thread stays after its last change, or after it was restored
 	// from the archive. With 0 it goes with the next look, which is a second later or so.
 	Keep    time.Duration
@@ -45,6 +46,9 @@ func (o *Options) checkRetention() (errs []error) {
 	for i, r := range o.Retention {
 		bad := func(what string) {
 			errs = append(errs, fmt.Errorf("%w: Options.Retention[%d] %s", fault.ErrInvalid, i, what))
+		}
+		if r.Default && r.Tenant != "" {
+			bad("says Default, and also another tenant")
 		}
 		if r.Keep < 0 || r.KeepArchived < 0 {
 			bad("has a negative duration")
@@ -122,7 +126,7 @@ func (r *Runtime) Retention(ctx context.Context) (*RetentionStatus, error) {
 	}
 	s := &RetentionStatus{Rules: []Retention{}, Rate: r.core.opts.RetentionRate, Begun: clock.Stamp(state.Begun), Ended: clock.Stamp(state.Ended)}
 	for _, rule := range r.core.opts.Retention {
-		if rule.Tenant == "" || rule.Tenant == r.tenant.Name {
+		if (*retain.Rule)(&rule).IsFor(r.tenant.Name) {
 			s.Rules = append(s.Rules, rule)
 		}
 	}

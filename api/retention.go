@@ -13,6 +13,7 @@ import (
 // [perdure.Retention]. Times are such as 30d, 12h or 0s.
 type RetentionRule struct {
 	Tenant       string `json:"tenant,omitempty" jsonschema:"only threads of this tenant; absent: all tenants"`
+	Default      bool   `json:"default,omitempty" jsonschema:"only threads of the default tenant; tenant has to be absent"`
 	Flow         string `json:"flow,omitempty" jsonschema:"only threads whose last run is of this flow; absent: all flows"`
 	Keep         string `json:"keep" jsonschema:"how long threads stay after their last change, such as 30d, or forever"`
 	Archive      bool   `json:"archive,omitempty" jsonschema:"they go to the archive; otherwise they are erased"`
@@ -25,7 +26,7 @@ const Forever = "forever"
 
 // NewRetentionRule returns a rule in the form of the API.
 func NewRetentionRule(r perdure.Retention) RetentionRule {
-	out := RetentionRule{Tenant: r.Tenant, Flow: r.Flow, Keep: FormatAge(r.Keep), Archive: r.Archive, Unseen: r.Unseen}
+	out := RetentionRule{Tenant: r.Tenant, Default: r.Default, Flow: r.Flow, Keep: FormatAge(r.Keep), Archive: r.Archive, Unseen: r.Unseen}
 	if r.Forever {
 		out.Keep = Forever
 	}
@@ -37,7 +38,7 @@ func NewRetentionRule(r perdure.Retention) RetentionRule {
 
 // Rule returns the rule.
 func (r *RetentionRule) Rule() (rule perdure.Retention, err error) {
-	rule = perdure.Retention{Tenant: r.Tenant, Flow: r.Flow, Archive: r.Archive, Unseen: r.Unseen, Forever: r.Keep == Forever}
+	rule = perdure.Retention{Tenant: r.Tenant, Default: r.Default, Flow: r.Flow, Archive: r.Archive, Unseen: r.Unseen, Forever: r.Keep == Forever}
 	if !rule.Forever {
 		if rule.Keep, err = ParseAge(r.Keep); err != nil {
 			return rule, fmt.Errorf("keep: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -48,7 +49,7 @@ func (a *app) retention(r *api.Retention) error {
 			if rule.Keep == api.Forever {
 				then, failed = "", ""
 			}
-			rows = append(rows, []string{safe.Name(cmp.Or(rule.Tenant, "all")), safe.Name(cmp.Or(rule.Flow, "all")), rule.Keep, then, cmp.Or(rule.KeepArchived, api.Forever), failed})
+			rows = append(rows, []string{safe.Name(tenantOf(rule)), safe.Name(cmp.Or(rule.Flow, "all")), rule.Keep, then, cmp.Or(rule.KeepArchived, api.Forever), failed})
 		}
 		if err := a.printPage(rows, ""); err != nil {
 			return err
@@ -156,6 +157,13 @@ func readRules(file string) (rules []perdure.Retention, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := strict.NewReader(data)
+	if err == nil {
+		_, err = r.Raw() // which refuses a name that is there twice
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	var all []api.RetentionRule
@@ -175,6 +183,14 @@ func readRules(file string) (rules []perdure.Retention, err error) {
 	return rules, nil
 }
 
+// tenantOf says which tenants a rule is for.
+func tenantOf(r api.RetentionRule) string {
+	if r.Default {
+		return "default"
+	}
+	return cmp.Or(r.Tenant, "all")
+}
+
 // logRules says once how long threads are kept.
 func logRules(log *slog.Logger, rules []perdure.Retention) {
 	for _, r := range rules {
@@ -183,6 +199,6 @@ func logRules(log *slog.Logger, rules []perdure.Retention) {
 		if r.Archive {
 			then = "archive"
 		}
-		log.Info("retention", "tenant", cmp.Or(r.Tenant, "all"), "flow", cmp.Or(r.Flow, "all"), "keep", rule.Keep, "then", then, "keep-archived", cmp.Or(rule.KeepArchived, api.Forever))
+		log.Info("retention", "tenant", tenantOf(rule), "flow", cmp.Or(r.Flow, "all"), "keep", rule.Keep, "then", then, "keep-archived", cmp.Or(rule.KeepArchived, api.Forever))
 	}
 }

@@ -42,6 +42,8 @@ func TestKeepFlags(t *testing.T) {
 		{keepFlags: keepFlags{keep: "1h"}, file: `[{"keep":"7d","archive":true}]`, refused: "use --archive URL"},
 		{keepFlags: keepFlags{keep: "1h"}, file: `[{"kep":"7d"}]`, refused: `unknown field "kep"`},
 		{keepFlags: keepFlags{keep: "1h"}, file: `[{"flow":"x"}]`, refused: "rule 1: keep:"},
+		{keepFlags: keepFlags{keep: "1h"}, file: `[{"keep":"7d","keep":"forever"}]`, refused: `"keep"`},
+		{keepFlags: keepFlags{keep: "1h"}, file: `[{"default":true,"keep":"7d"}]`, want: []perdure.Retention{{Default: true, Keep: 168 * time.Hour}, {Keep: time.Hour}}},
 		{keepFlags: keepFlags{keep: "1h"}, file: `[] []`, refused: "more than one"},
 	} {
 		if c.file != "" {

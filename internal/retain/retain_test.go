@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 // TestWhatGoesAndWhatStays has a thread of each kind.
@@ -214,7 +217,13 @@ func TestCrashAtEveryWrite(t *testing.T) {
 				t.Run(fmt.Sprint(name, " ", how, " ", plain), func(t *testing.T) {
 					hits := 0
 					for at, more := 0, true; more && !t.Failed(); at += kit.Sized(9, 1, 1) {
-						kit.Bubble(t, fmt.Sprint(at), func(t *testing.T) { more = crashAt(t, rule, plain, fault, at) })
+						kit.Bubble(t, fmt.Sprint(at), func(t *testing.T) {
+							var s store.Store = memstore.New()
+							if plain {
+								s = kit.Plain(s)
+							}
+							more = crashAt(t, s, rule, fault, at, inBubble)
+						})
 						if more {
 							hits++
 						}
@@ -228,13 +237,50 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt reports whether there was such a write.
-func crashAt(t *testing.T, rule perdure.Retention, plain bool, fault faulty.Fault, at int) (hit bool) {
-	var s store.Store = memstore.New()
-	if plain {
-		s = kit.Plain(s)
+// TestCrashOnDisk crashes at some writes on stores that are files, in real time.
+func TestCrashOnDisk(t *testing.T) {
+	for name, open := range map[string]func(dir string) (store.Store, error){
+		"filestore": func(dir string) (store.Store, error) {
+			return filestore.Open(t.Context(), filepath.Join(dir, "store"), filestore.Options{NoSync: true})
+		},
+		"sqlitestore": func(dir string) (store.Store, error) {
+			return sqlitestore.Open(t.Context(), filepath.Join(dir, "db"), sqlitestore.Options{})
+		},
+	} {
+		for at := 1; at < 20; at += kit.Sized(9, 2, 2) {
+			for action, rule := range map[string]perdure.Retention{"erase": {}, "archive": {Archive: true}} {
+				t.Run(fmt.Sprint(name, " ", action, " ", at), func(t *testing.T) {
+					t.Parallel()
+					s, err := open(t.TempDir())
+					kit.NoErr(t, err)
+					t.Cleanup(func() { s.Close() })
+					if !crashAt(t, s, rule, faulty.CrashAfter, at, inRealTime) {
+						t.Errorf("there are fewer than %d writes", at+1)
+					}
+				})
+			}
+		}
 	}
-	o := perdure.Options{Archive: attic(t), Lease: 10 * time.Second}
+}
+
+// pace is how a crash is waited for.
+type pace struct {
+	age, lease time.Duration
+	until      func(t *testing.T, holds func() bool)
+}
+
+var (
+	inBubble   = pace{2 * day, 10 * time.Second, func(*testing.T, func() bool) { time.Sleep(time.Hour) }}
+	inRealTime = pace{0, time.Second, func(t *testing.T, holds func() bool) {
+		for deadline := time.Now().Add(time.Minute); !holds() && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}}
+)
+
+// crashAt reports whether there was such a write.
+func crashAt(t *testing.T, s store.Store, rule perdure.Retention, fault faulty.Fault, at int, p pace) (hit bool) {
+	o := perdure.Options{Archive: attic(t), Lease: p.lease}
 	k := kit.New(t, s, o, flows(nil)...)
 	files := map[string][]byte{}
 	k.StartOn("t", "parent", "echo")
@@ -255,7 +301,7 @@ func crashAt(t *testing.T, rule perdure.Retention, plain bool, fault faulty.Faul
 			kit.NoErr(t, err)
 		}
 	}
-	time.Sleep(2 * day)
+	time.Sleep(p.age)
 
 	var writes atomic.Int64
 	var struck atomic.Bool
@@ -288,11 +334,8 @@ func crashAt(t *testing.T, rule perdure.Retention, plain bool, fault faulty.Faul
 	<-over
 
 	k = kit.New(t, s, o, flows(nil)...)
-	time.Sleep(time.Hour)
+	p.until(t, func() bool { return here(t, k.Runtime) == "young" && !status(t, k.Runtime).Ended.IsZero() })
 	want(t, "in the store", here(t, k.Runtime), "young")
-	if t.Failed() {
-		t.Logf("%+v\n%s\n%s", status(t, k.Runtime), due(t, k.Runtime), k.Trace("f"))
-	}
 	stays := rule.Archive && rule.KeepArchived == 0
 	for id, file := range files {
 		_, err := k.Get(t.Context(), id)
@@ -391,14 +434,33 @@ func TestARunThatBeginsWins(t *testing.T) {
 	}
 }
 
+// TestTheDefaultTenantHasItsRule beside one for all others.
+func TestTheDefaultTenantHasItsRule(t *testing.T) {
+	kit.Bubble(t, "", func(t *testing.T) {
+		rules := []perdure.Retention{{Default: true, Keep: day}, {Keep: 3 * day}}
+		k := kit.New(t, nil, perdure.Options{Retention: rules}, flows(nil)...)
+		other := k.Tenant("other")
+		k.StartOn("mine", "echo", "")
+		kit.Start(t, other, perdure.StartRequest{Thread: "theirs", Flow: "echo", Input: ""})
+		time.Sleep(2 * day)
+		want(t, "of the default tenant", here(t, k.Runtime), "")
+		want(t, "of another", here(t, other), "theirs")
+		if got := status(t, other).Rules; len(got) != 1 {
+			t.Errorf("rules for another tenant: %+v", got)
+		}
+		time.Sleep(2 * day)
+		want(t, "of another, later", here(t, other), "")
+	})
+}
+
 // TestRulesThatCannotBe are refused.
 func TestRulesThatCannotBe(t *testing.T) {
 	for says, r := range map[string]perdure.Retention{
-		"negative":   {Keep: -1},
-		"is none":    {Archive: true},
-		"there is":   {KeepArchived: time.Hour},
-		"Forever":    {Forever: true, Keep: 1},
-		"[0] says F": {Forever: true, Keep: time.Hour},
+		"negative": {Keep: -1},
+		"is none":  {Archive: true},
+		"there is": {KeepArchived: time.Hour},
+		"Forever":  {Forever: true, Keep: 1},
+		"Default":  {Default: true, Tenant: "acme"},
 	} {
 		_, err := perdure.New(t.Context(), memstore.New(), perdure.Options{Retention: []perdure.Retention{r}})
 		if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), says) {

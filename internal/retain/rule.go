@@ -23,6 +23,7 @@ import (
 // Rule says how long threads are kept: see perdure.Retention.
 type Rule struct {
 	Tenant       string
+	Default      bool
 	Flow         string
 	Keep         time.Duration
 	Forever      bool
@@ -31,13 +32,18 @@ type Rule struct {
 	Unseen       bool
 }
 
+// IsFor reports whether the rule can fit threads of a tenant.
+func (r *Rule) IsFor(tenant string) bool {
+	return (r.Tenant == "" || r.Tenant == tenant) && (!r.Default || tenant == "")
+}
+
 // Rules are rules of which the first that fits a thread counts.
 type Rules []Rule
 
 // For returns the rule of a thread, nil if there is none.
 func (rules Rules) For(tenant, flow string) *Rule {
 	for i := range rules {
-		if r := &rules[i]; (r.Tenant == "" || r.Tenant == tenant) && (r.Flow == "" || r.Flow == flow) {
+		if r := &rules[i]; r.IsFor(tenant) && (r.Flow == "" || r.Flow == flow) {
 			return r
 		}
 	}
@@ -52,7 +58,7 @@ func (rules Rules) least(tenant string, archive bool) (least time.Duration, any 
 		if archive {
 			d, goes = r.KeepArchived, r.KeepArchived > 0
 		}
-		if r.Tenant != "" && r.Tenant != tenant {
+		if !r.IsFor(tenant) {
 			continue
 		}
 		if goes && (!any || d < least) {
