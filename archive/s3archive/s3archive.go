@@ -28,16 +28,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/perdure/perdure/archive"
+	"github.com/perdure/perdure/internal/s3url"
 )
 
 func init() {
@@ -60,8 +57,6 @@ type Options struct {
 	AccessKey, SecretKey, SessionToken string
 }
 
-const amazon = "https://s3.amazonaws.com"
-
 // partSize is the size of the parts in which larger objects are sent.
 const partSize = 16 << 20
 
@@ -69,11 +64,7 @@ const partSize = 16 << 20
 // service whether the bucket exists.
 func Open(ctx context.Context, placeURL string, o Options) (archive.Place, error) {
 	b := &bucket{}
-	o, err := b.parse(placeURL, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.connect(o); err != nil {
+	if err := b.connect(placeURL, o); err != nil {
 		return nil, err
 	}
 	for _, err := range b.List(ctx, "", "") { // one that is missing, or keys that may not, show here
@@ -99,68 +90,20 @@ var (
 	_ archive.Freezer = (*bucket)(nil)
 )
 
-func (b *bucket) parse(text string, o Options) (Options, error) {
-	invalid := func(format string, args ...any) (Options, error) {
-		return o, fmt.Errorf("%w: "+format+"; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1&class=STANDARD_IA", append([]any{archive.ErrInvalid}, args...)...)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return invalid("the URL of the bucket cannot be read")
-	case u.User != nil:
-		return invalid("the URL of bucket %s holds keys, which would end up in logs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead", u.Host)
-	case u.Host == "" || u.Port() != "" || u.Fragment != "":
-		return invalid("the URL names no bucket")
-	}
-	if err := s3utils.CheckValidBucketName(u.Host); err != nil {
-		return invalid("%q cannot be the name of a bucket: %v", u.Host, err)
-	}
-	for key, values := range u.Query() {
-		switch key {
-		case "endpoint":
-			o.Endpoint = values[0]
-		case "region":
-			o.Region = values[0]
-		case "class":
-			o.Class = values[0]
-		default:
-			return invalid("the URL of bucket %s has an unknown parameter %q", u.Host, key)
-		}
-	}
-	if b.prefix = strings.Trim(u.Path, "/"); b.prefix != "" {
-		if slices.ContainsFunc(strings.Split(b.prefix, "/"), func(part string) bool { return part == "" || part == "." || part == ".." }) || len(b.prefix) > 500 {
-			return invalid("the prefix %.60q is too long, or has a part that is empty or a dot", b.prefix)
-		}
-		b.prefix += "/"
-	}
-	b.name, b.class = u.Host, o.Class
-	for value, name := range map[*string]string{&o.Endpoint: "AWS_ENDPOINT_URL", &o.Region: "AWS_REGION"} {
-		if *value == "" {
-			*value = os.Getenv(name)
-		}
-	}
-	return o, nil
-}
+// maxPrefix is the maximum length of a prefix.
+const maxPrefix = 501
 
-func (b *bucket) connect(o Options) error {
-	endpoint := o.Endpoint
-	if endpoint == "" {
-		endpoint = amazon
+// connect reads a URL, and makes the client of its service. It does not call it.
+func (b *bucket) connect(text string, o Options) error {
+	at, err := s3url.Parse(text, maxPrefix, map[string]*string{"endpoint": &o.Endpoint, "region": &o.Region, "class": &o.Class})
+	if err != nil {
+		return fmt.Errorf("%w: %w; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1&class=STANDARD_IA", archive.ErrInvalid, err)
 	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
-		return fmt.Errorf("%w: the endpoint is not the URL of a service; write it like https://s3.example", archive.ErrInvalid)
+	b.name, b.prefix, b.class = at.Bucket, at.Prefix, o.Class
+	service, err := s3url.Service{Endpoint: o.Endpoint, Region: o.Region, AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}.Address()
+	if err == nil {
+		b.client, err = minio.New(service.Host, &minio.Options{Creds: service.Keys, Secure: service.Secure, Region: service.Region, MaxRetries: 4})
 	}
-	keys := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
-	if endpoint == amazon {
-		keys = append(keys, &credentials.IAM{})
-	}
-	if o.AccessKey != "" {
-		keys = []credentials.Provider{&credentials.Static{Value: credentials.Value{
-			AccessKeyID: o.AccessKey, SecretAccessKey: o.SecretKey, SessionToken: o.SessionToken, SignerType: credentials.SignatureV4,
-		}}}
-	}
-	b.client, err = minio.New(u.Host, &minio.Options{Creds: credentials.NewChainCredentials(keys), Secure: u.Scheme == "https", Region: o.Region, MaxRetries: 4})
 	if err != nil {
 		return fmt.Errorf("%w: %w", archive.ErrInvalid, err)
 	}

@@ -1,19 +1,17 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"github.com/perdure/perdure/internal/s3url"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/kvstore"
 )
@@ -58,12 +56,8 @@ const repeats = 4
 // s3://BUCKET/PREFIX names. The bucket must exist. Open writes a few objects to find
 // out whether the service checks the conditions of writes, and removes them again.
 func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, error) {
-	name, prefix, o, err := parse(storeURL, o)
-	if err != nil {
-		return nil, err
-	}
-	b := &bucket{name: name, prefix: prefix, timeout: o.Timeout}
-	if err := b.connect(o); err != nil {
+	b := &bucket{}
+	if err := b.connect(storeURL, o); err != nil {
 		return nil, err
 	}
 	if err := b.examine(ctx); err != nil {
@@ -74,93 +68,29 @@ func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, erro
 	return kvstore.New(b, kvstore.Options{Durability: store.Power, Pack: segment}), nil
 }
 
-// parse splits a URL, and completes o.
-func parse(text string, o Options) (name, prefix string, _ Options, err error) {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format+"; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1", append([]any{store.ErrInvalid}, args...)...)
+// connect reads a URL, and makes the clients of its service. It does not call it.
+func (b *bucket) connect(text string, o Options) error {
+	at, err := s3url.Parse(text, maxPrefix, map[string]*string{"endpoint": &o.Endpoint, "region": &o.Region})
+	if err != nil {
+		return fmt.Errorf("%w: %w; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1", store.ErrInvalid, err)
 	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "", "", o, invalid("the URL of the bucket cannot be read")
-	case u.User != nil:
-		return "", "", o, invalid("the URL of bucket %s holds keys, which would end up in logs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead", u.Host)
-	case u.Host == "" || u.Port() != "" || u.Fragment != "":
-		return "", "", o, invalid("the URL names no bucket")
+	b.name, b.prefix, b.timeout = at.Bucket, at.Prefix, cmp.Or(o.Timeout, 15*time.Second)
+	service, err := s3url.Service{Endpoint: o.Endpoint, Region: o.Region, AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}.Address()
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
-	if err := s3utils.CheckValidBucketName(u.Host); err != nil {
-		return "", "", o, invalid("%q cannot be the name of a bucket: %v", u.Host, err)
-	}
-	for key, values := range u.Query() {
-		switch key {
-		case "endpoint":
-			o.Endpoint = values[0]
-		case "region":
-			o.Region = values[0]
-		default:
-			return "", "", o, invalid("the URL of bucket %s has an unknown parameter %q", u.Host, key)
-		}
-	}
-	if prefix = strings.Trim(u.Path, "/"); prefix != "" {
-		prefix += "/"
-	}
-	if len(prefix) > maxPrefix {
-		return "", "", o, invalid("the prefix in bucket %s has %d bytes, but at most %d leave room for names", u.Host, len(prefix), maxPrefix)
-	}
-	for _, part := range strings.Split(strings.TrimSuffix(prefix, "/"), "/") {
-		if prefix != "" && (part == "" || part == "." || part == "..") {
-			return "", "", o, invalid("the prefix %q has a part that is empty or a dot", prefix)
-		}
-	}
-	if o.Endpoint == "" {
-		o.Endpoint = os.Getenv("AWS_ENDPOINT_URL")
-	}
-	if o.Region == "" {
-		o.Region = os.Getenv("AWS_REGION")
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	return u.Host, prefix, o, nil
-}
-
-const amazon = "https://s3.amazonaws.com"
-
-// connect makes the clients of the service. It does not call the service.
-func (b *bucket) connect(o Options) error {
-	endpoint := o.Endpoint
-	if endpoint == "" {
-		endpoint = amazon
-	}
-	u, err := url.Parse(endpoint)
-	switch {
-	case err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("%w: the endpoint cannot be read, or holds more than an address; write it like https://s3.example, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", store.ErrInvalid)
-	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
-		return fmt.Errorf("%w: the endpoint %q is not the URL of a service; write it like https://s3.example", store.ErrInvalid, endpoint)
-	}
-	keys := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
-	if endpoint == amazon {
-		keys = append(keys, &credentials.IAM{})
-	}
-	if o.AccessKey != "" {
-		keys = []credentials.Provider{&credentials.Static{Value: credentials.Value{
-			AccessKeyID: o.AccessKey, SecretAccessKey: o.SecretKey, SessionToken: o.SessionToken, SignerType: credentials.SignatureV4,
-		}}}
-	}
-	transport, err := minio.DefaultTransport(u.Scheme == "https")
+	transport, err := minio.DefaultTransport(service.Secure)
 	if err != nil {
 		return fmt.Errorf("s3store: %w", err)
 	}
 	transport.ResponseHeaderTimeout = b.timeout
 	transport.MaxIdleConnsPerHost = 4 * readAhead
 	b.idle = transport.CloseIdleConnections
-	chain := credentials.NewChainCredentials(keys) // one for both clients: its lock guards the providers
 	client := func(tries int) (*minio.Core, error) {
-		return minio.NewCore(u.Host, &minio.Options{
-			Creds:      chain,
-			Secure:     u.Scheme == "https",
-			Region:     o.Region,
+		return minio.NewCore(service.Host, &minio.Options{
+			Creds:      service.Keys, // those of both clients: their lock guards the providers
+			Secure:     service.Secure,
+			Region:     service.Region,
 			Transport:  transport,
 			MaxRetries: tries,
 		})
