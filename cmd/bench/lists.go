@@ -13,16 +13,22 @@ import (
 
 var listed = flag.Int("listed", 50_000, "threads in the longer list; the shorter one has a hundredth")
 
+// created is a time when some of the threads were created.
+var created time.Time
+
 // lists compares pages of lists, and counts, in stores with few and with many threads.
 func lists(ctx context.Context, dir string) error {
 	var took [2]map[string]time.Duration
-	names := []string{"all threads", "failed ones", "those of a user", "those with a task's id", "the inbox", "the inbox of a person", "counts by status"}
+	names := []string{"all threads", "failed ones", "those of a user", "those with a task's id", "those created at a time", "the inbox", "the inbox of a person", "counts by status"}
 	for i, n := range []int{*listed / 100, *listed} {
 		err := inStore(ctx, dir, func(s store.Store, _ string) error {
+			begun := time.Now()
 			rt, err := manyThreads(ctx, s, n)
 			if err != nil {
 				return err
 			}
+			created = begun.Add(time.Since(begun) / 2)
+			fmt.Printf("made %d threads in %v\n", n, time.Since(begun).Round(time.Second))
 			took[i] = map[string]time.Duration{}
 			for _, name := range names {
 				var times []float64
@@ -53,6 +59,9 @@ func lists(ctx context.Context, dir string) error {
 	return nil
 }
 
+// creators is how many threads are made at a time: they share commits.
+const creators = 512
+
 // manyThreads makes n threads: one in a hundred has failed, one in a hundred waits for
 // a person, and each of a hundred users has as many.
 func manyThreads(ctx context.Context, s store.Store, n int) (*perdure.Runtime, error) {
@@ -65,9 +74,9 @@ func manyThreads(ctx context.Context, s store.Store, n int) (*perdure.Runtime, e
 		return nil, err
 	}
 	defer stop()
-	todo, failed := make(chan int), make(chan error, 64)
+	todo, failed := make(chan int), make(chan error, creators)
 	var wg sync.WaitGroup
-	for range 64 {
+	for range creators {
 		wg.Go(func() {
 			for i := range todo {
 				if err := oneOfMany(ctx, rt, i); err != nil {
@@ -118,6 +127,8 @@ func onePage(ctx context.Context, rt *perdure.Runtime, name string, n int) error
 		o.User = "user-7"
 	case "those with a task's id":
 		o.Metadata = map[string]string{"task_id": fmt.Sprint("task-", n/2)}
+	case "those created at a time":
+		o.CreatedBefore = created
 	case "the inbox":
 		o.Asks = true
 	case "the inbox of a person":
