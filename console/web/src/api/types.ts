@@ -2092,6 +2092,8 @@ export interface components {
         RetentionRule: {
             /** @description only threads of this tenant; absent: all tenants */
             tenant?: string;
+            /** @description only threads of the default tenant; tenant has to be absent */
+            default?: boolean;
             /** @description only threads whose last run is of this flow; absent: all flows */
             flow?: string;
             /** @description how long threads stay after their last change, such as 30d, or forever */
