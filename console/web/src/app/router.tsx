@@ -56,11 +56,13 @@ const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread
 const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: lazyRouteComponent(() => import("@/pages/travel/Travel")) });
 const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
 const ask = createRoute({ getParentRoute: () => shell, path: "asks/$ask", component: lazyRouteComponent(() => import("@/pages/ask/Ask")) });
+const chat = createRoute({ getParentRoute: () => shell, path: "threads/$thread/chat", component: lazyRouteComponent(() => import("@/pages/chat/Chat")) });
+const newChat = createRoute({ getParentRoute: () => shell, path: "chat/$flow", component: lazyRouteComponent(() => import("@/pages/chat/NewChat")) });
 const start = createRoute({ getParentRoute: () => shell, path: "start", component: lazyRouteComponent(() => import("@/pages/start/Start")) });
 const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: lazyRouteComponent(() => import("@/pages/operations/Operations")) });
 
 export const router = createRouter({
-  routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, travel, inbox, ask, start, operations])]),
+  routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, travel, inbox, ask, chat, newChat, start, operations])]),
   basepath: basePath,
   defaultPreload: "intent",
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),

@@ -108,7 +108,7 @@ function Entry(props: EntryProps) {
               {...ids}
               dir="auto"
               rows={1}
-              className="field-sizing-content max-h-64 !min-h-8 resize-none"
+              className="block field-sizing-content max-h-64 !min-h-8 resize-none"
               value={value instanceof Unfinished ? value.text : typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value)}
               onChange={(e) => onChange(e.target.value === "" && !needed ? undefined : e.target.value)}
             />
@@ -172,7 +172,7 @@ function AnyValue({ ids, value, onChange }: { ids: Record<string, unknown>; valu
       {...ids}
       spellCheck={false}
       placeholder="JSON"
-      className="field-sizing-content max-h-64 font-mono text-xs"
+      className="block field-sizing-content max-h-64 font-mono text-xs"
       value={shown}
       onChange={(e) => {
         setText(e.target.value);

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import { Ban, CornerUpLeft, Ellipsis, GitFork, History, Pause, Play, Repeat, RotateCw } from "lucide-react";
+import { Ban, CornerUpLeft, Ellipsis, GitFork, History, MessagesSquare, Pause, Play, Repeat, RotateCw } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import type { Schemas } from "@/api/client";
 import { type Control, useCan, useControl } from "@/api/queries";
@@ -82,6 +82,10 @@ export function Header({ thread, run, onRun }: Props) {
         <Link to="/threads/$thread/travel" params={{ thread: thread.id }} search={{}} className="flex items-center gap-1 text-accent hover:underline">
           <History aria-hidden className="size-3.5" />
           time travel
+        </Link>
+        <Link to="/threads/$thread/chat" params={{ thread: thread.id }} className="flex items-center gap-1 text-accent hover:underline">
+          <MessagesSquare aria-hidden className="size-3.5" />
+          chat
         </Link>
         <Runs runs={thread.runs ?? []} run={run} onRun={onRun} />
       </div>

@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { shoot, Stage, until, useBrowser } from "./stage";
+
+let stage: Stage;
+const open = useBrowser();
+beforeAll(async () => {
+  stage = await Stage.dev();
+});
+afterAll(() => stage?.end());
+
+const story = /^Long ago a clerk .* were still to be read\.$/;
+const threadOf = (url: string) => decodeURIComponent(/threads\/([^/?]+)/.exec(url)?.[1] ?? "");
+const runsOf = async (thread: string) => (await stage.api<{ runs: { status: string; flow: string }[] }>("GET", `/v1/threads/${thread}`)).runs;
+
+test("a form starts one run, however often it is sent", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/start`);
+  await page.getByRole("button", { name: "order" }).click();
+  await page.getByRole("button", { name: "JSON" }).click();
+  const editor = page.getByRole("textbox", { name: "Input as JSON" });
+  await editor.fill('{"item": "tea", "count": 3}');
+  await page.getByLabel("Title of the thread").fill("Three teas");
+  await shoot(page, "start");
+  const before = (await stage.api<{ threads: unknown[] }>("GET", "/v1/threads")).threads.length;
+  await page.getByRole("button", { name: "Start", exact: true }).dblclick();
+  await page.waitForURL(/\/threads\//);
+  const thread = threadOf(page.url());
+  await until(async () => (await runsOf(thread))[0]?.status === "succeeded", () => "the end of the order");
+  expect((await stage.api<{ output: unknown }>("GET", `/v1/threads/${thread}/runs/newest`)).output).toBe("3 × tea");
+  expect((await stage.api<{ threads: unknown[] }>("GET", "/v1/threads")).threads).toHaveLength(before + 1);
+});
+
+test("a chat answers asks inline, and a draft outlives a refresh", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/chat/desk`);
+  const box = page.getByLabel("Message");
+  await box.fill("My order A-17");
+  await page.reload();
+  expect(await box.inputValue()).toBe("My order A-17");
+  await box.fill("My order A-17 came broken");
+  await box.press("Enter");
+  await page.waitForURL(/\/threads\/.+\/chat/);
+  const thread = threadOf(page.url());
+  const ask = page.getByRole("region", { name: "Waits for a person" });
+  await ask.waitFor();
+  await shoot(page, "chat");
+  await ask.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("It is settled: refunded 42 EUR for A-17. Is there anything else?").waitFor();
+  await page.getByText(/approved by local/).waitFor();
+  expect(await runsOf(thread)).toHaveLength(1);
+});
+
+test("a chat survives the death of its server with the exact text", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/chat/desk`);
+  await page.getByLabel("Message").fill("Tell me a long story");
+  await page.getByLabel("Message").press("Enter");
+  await page.waitForURL(/\/threads\/.+\/chat/);
+  const thread = threadOf(page.url());
+  const said = page.getByRole("list", { name: "Conversation" }).getByRole("listitem");
+  await expect.poll(() => said.last().innerText(), { timeout: 30_000 }).toMatch(/^Long ago a clerk/);
+  await stage.kill();
+  await page.getByText("No connection to the server.").waitFor();
+  expect(await said.first().innerText()).toContain("Tell me a long story"); // what was there stays
+  await stage.again();
+  await expect.poll(async () => (await said.last().innerText()).trim(), { timeout: 60_000 }).toMatch(story);
+  const run = await stage.api<{ output: string; resumes: number }>("GET", `/v1/threads/${thread}/runs/newest`);
+  const text = async () => (await said.last().innerText()).trim();
+  expect(await text()).toBe(run.output);
+  await page.reload();
+  await expect.poll(text).toBe(run.output);
+  expect(await said.count()).toBe(2);
+});
+
+test("a message steers a turn that runs, and a turn is stopped", async () => {
+  const page = await open();
+  const thread = await stage.run("desk", "Tell me a long story");
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await page.getByRole("button", { name: "Stop" }).waitFor();
+  await page.getByLabel("Message").fill("And then?");
+  await page.getByRole("button", { name: "Steer" }).click();
+  await page.getByText("not read yet").waitFor();
+  await page.getByText("You said: And then?").waitFor({ timeout: 60_000 });
+  expect(await page.getByText("not read yet").count()).toBe(0);
+  await page.getByLabel("Message").fill("Tell me a long story");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await until(async () => (await runsOf(thread)).at(-1)?.status === "cancelled", () => "the cancelled run");
+  await page.getByRole("button", { name: "Send" }).waitFor();
+});

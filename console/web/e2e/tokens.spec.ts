@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { shoot, Stage, useBrowser } from "./stage";
+
+let stage: Stage;
+let admin = "";
+const open = useBrowser();
+beforeAll(async () => {
+  stage = await Stage.serve();
+  admin = stage.token("boss", "--scopes", "admin");
+});
+afterAll(() => stage?.end());
+
+test("a link to an ask works on a phone after login", async () => {
+  const thread = await stage.run("desk", "My order A-17 came broken", { title: "A broken tea set" }, admin);
+  const [ask] = await stage.asks(thread, 1, admin);
+  const page = await open({ width: 390, height: 844 });
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByLabel("Token").fill("no such token");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("The server does not know this token.").waitFor();
+  await page.getByLabel("Token").fill(stage.token("ann", "--scopes", "read,answer"));
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("Pays money back to a customer.").first().waitFor();
+  expect(new URL(page.url()).pathname).toBe(`/console/asks/${ask?.id}`);
+  await shoot(page, "ask");
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("Approved by ann").waitFor();
+});
+
+test("who may only read sees no buttons, and the server refuses", async () => {
+  const thread = await stage.run("desk", "My order A-17 came broken", {}, admin);
+  const [ask] = await stage.asks(thread, 1, admin);
+  const page = await open();
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByLabel("Token").fill(stage.token("eve", "--scopes", "read"));
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("Your token may look, but not answer.").waitFor();
+  for (const name of ["Approve", "Edit", "Reject"]) expect(await page.getByRole("button", { name }).count()).toBe(0);
+  await page.keyboard.press("a");
+  await page.goto(`${stage.url}/console/start?flow=desk`);
+  await page.getByText("Your token may look, but not start anything.").waitFor();
+  expect(await page.getByRole("button", { name: "Start", exact: true }).count()).toBe(0);
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await page.getByText("My order A-17 came broken").waitFor();
+  expect(await page.getByLabel("Message").count()).toBe(0);
+  const refused = await page.evaluate(async (id) => {
+    const headers = { "Content-Type": "application/json", "Perdure-Console": "1" };
+    const answer = await fetch(`/v1/asks/${id}/answer`, { method: "POST", headers, body: '{"decision":"approve"}' });
+    const start = await fetch("/v1/runs", { method: "POST", headers, body: '{"flow":"order"}' });
+    return [answer.status, start.status];
+  }, ask?.id);
+  expect(refused).toEqual([403, 403]);
+  expect(await stage.asks(thread, 1, admin)).toHaveLength(1);
+});

@@ -1,0 +1,126 @@
+import { useMutation } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { LayoutList, MessagesSquare } from "lucide-react";
+import { useEffect, useRef } from "react";
+import { api } from "@/api/client";
+import { keys, queryClient, useCan, useControl, useThread } from "@/api/queries";
+import { InlineAsk } from "@/asks/InlineAsk";
+import { Composer } from "@/chat/Composer";
+import { Conversation } from "@/chat/Conversation";
+import type { CallView } from "@/chat/said";
+import { useTalk } from "@/chat/talk";
+import { askedCall } from "@/lib/ask";
+import { ended } from "@/lib/status";
+import { oneLine } from "@/lib/text";
+import { buttonClass } from "@/ui/Button";
+import { Empty, Failed, Loading } from "@/ui/Empty";
+import { Page } from "@/ui/Page";
+import { Status } from "@/ui/Status";
+import { Text } from "@/ui/Text";
+import { say, sayError } from "@/ui/Toast";
+
+/** A conversation on one thread. */
+export default function Chat() {
+  const { thread } = useParams({ from: "/shell/threads/$thread/chat" });
+  return <Talking key={thread} id={thread} />;
+}
+
+function Talking({ id }: { id: string }) {
+  const thread = useThread(id);
+  const talk = useTalk(id);
+  const may = useCan("run");
+  const control = useControl(id);
+  const runs = thread.data?.runs ?? [];
+  const newest = runs.at(-1);
+  const active = runs.filter((run) => !ended(run.status) && run.status !== "");
+  const current = active.find((run) => run.status !== "queued") ?? active[0];
+  const asks = active.flatMap((run) => run.asks ?? []).filter((ask) => ask.status === "open");
+  const askOf = (call: CallView) => (call.result ? undefined : asks.find((ask) => askedCall(ask)?.call === call.id));
+  const shown = new Set(talk.said.flatMap((said) => said.parts.map((part) => part.kind === "call" && askOf(part.call)?.id)));
+  const others = asks.filter((ask) => !shown.has(ask.id));
+  const start = useMutation({
+    mutationFn: ({ text, key, policy }: { text: string; key: string; policy: "steer" | "enqueue" }) =>
+      api.post("/v1/threads/{thread}/runs", { path: { thread: id }, headers: { "Idempotency-Key": key }, body: { flow: newest?.flow ?? "", input: text, policy } }),
+    onError: (error) => sayError("The message was not sent", error),
+    onSettled: () => queryClient.invalidateQueries({ queryKey: keys.thread(id) }),
+  });
+  const stop = () => current && control.mutate({ verb: "cancel", run: current.id }, { onSuccess: () => say("The turn is being cancelled"), onError: (error) => sayError("It was not cancelled", error) });
+  const title = thread.data?.title || (newest ? `Chat with ${newest.flow}` : "Chat");
+  return (
+    <Page
+      title={oneLine(title, 80)}
+      actions={
+        <>
+          {thread.data && <Status status={thread.data.status} asks={asks.length} />}
+          <Link to="/threads/$thread" params={{ thread: id }} className={buttonClass("plain", "small")}>
+            <LayoutList aria-hidden />
+            Thread
+          </Link>
+        </>
+      }
+    >
+      <Ending watch={talk.said}>
+        {(thread.error ?? talk.problem) && <Failed error={thread.error ?? talk.problem} again={() => void thread.refetch()} />}
+        {!talk.ready && !talk.problem && <Loading what="the conversation" />}
+        {talk.ready && talk.said.length === 0 && others.length === 0 && (
+          <Empty icon={<MessagesSquare aria-hidden />} title="Nothing was said yet">
+            {active.length ? "The flow works without words so far." : "Write the first message."}
+          </Empty>
+        )}
+        <Conversation
+          thread={id}
+          said={talk.said}
+          over={active.length === 0}
+          asked={(call) => !!askOf(call)}
+          under={(call) => {
+            const ask = askOf(call);
+            return ask && <InlineAsk key={ask.id} ask={ask} />;
+          }}
+        />
+        {others.map((ask) => (
+          <div key={ask.id} className="overflow-hidden rounded border border-ask-bar bg-panel">
+            <InlineAsk ask={ask} />
+          </div>
+        ))}
+        {newest && ["failed", "blocked", "quarantined"].includes(newest.status) && (
+          <div role="alert" className="rounded border border-line bg-bad-tint px-3 py-2">
+            <p className="font-medium text-bad">The run is {newest.status}.</p>
+            {newest.error && <Text text={newest.error} limit={600} />}
+            <Link to="/threads/$thread" params={{ thread: id }} className="text-accent hover:underline">
+              See why, and what can be done
+            </Link>
+          </div>
+        )}
+      </Ending>
+      {may && newest && (
+        <footer className="shrink-0 border-t border-line bg-panel py-3">
+          <div className="mx-auto max-w-3xl px-4">
+            <Composer place={`chat ${id}`} busy={!!current} send={(message) => start.mutateAsync(message).then(() => undefined)} stop={current ? stop : undefined} />
+          </div>
+        </footer>
+      )}
+    </Page>
+  );
+}
+
+/** Scrolls, and stays at the end while it is there. */
+function Ending({ watch, children }: { watch: unknown; children: React.ReactNode }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(true);
+  useEffect(() => {
+    const box = ref.current;
+    if (box && atEnd.current) box.scrollTop = box.scrollHeight;
+  }, [watch]);
+  return (
+    <div
+      ref={ref}
+      className="min-h-0 flex-1 overflow-y-auto"
+      onScroll={(event) => {
+        const box = event.currentTarget;
+        atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 80;
+      }}
+    >
+      <div className="mx-auto max-w-3xl space-y-4 px-4 py-6">{children}</div>
+    </div>
+  );
+}
