@@ -90,5 +90,27 @@ func stageFlows() []perdure.Flow {
 			Data: map[string]any{"version": version, "tests": "1204 passed", "changes": []string{"a faster list", "fewer mails"}}, Decisions: []string{"approve", "reject"}, Expires: 50 * time.Minute})
 		return a.Decision, err
 	})
-	return []perdure.Flow{agent.NewFlow("desk", desk), order, survey, gate}
+	hold := perdure.NewFlow("hold", func(ctx context.Context, file string) (string, error) {
+		if _, err := perdure.Step(ctx, "prepare", func(context.Context) (string, error) { return "ready", nil }); err != nil {
+			return "", err
+		}
+		return perdure.Step(ctx, "hold", func(ctx context.Context) (string, error) { return "released", untilFile(ctx, file) })
+	})
+	return []perdure.Flow{agent.NewFlow("desk", desk), order, survey, gate, hold}
+}
+
+// untilFile waits until there is such a file in the folder of the server.
+func untilFile(ctx context.Context, name string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(name); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

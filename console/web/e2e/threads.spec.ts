@@ -1,0 +1,88 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { shoot, Stage, until, useBrowser } from "./stage";
+
+let stage: Stage;
+const open = useBrowser();
+beforeAll(async () => {
+  stage = await Stage.dev();
+});
+afterAll(() => stage?.end());
+
+const status = async (thread: string) => (await stage.api<{ status: string }>("GET", `/v1/threads/${thread}/runs/newest`)).status;
+
+test("the list shows what starts and changes at once, and its filter is its address", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads`);
+  const thread = await stage.run("survey", "the tea", { title: "How was the tea" });
+  const row = page.getByRole("row").filter({ hasText: "How was the tea" });
+  await row.getByText("asks", { exact: true }).waitFor();
+  await stage.run("order", { item: "cup", count: 2 }, { title: "Two cups" });
+  await page.getByRole("row").filter({ hasText: "Two cups" }).getByText("succeeded", { exact: true }).waitFor();
+  await shoot(page, "threads");
+  await page.keyboard.press("/");
+  await page.keyboard.type("cups");
+  await expect.poll(() => page.url()).toContain("q=cups");
+  await expect.poll(() => row.count()).toBe(0);
+  await page.reload();
+  await page.getByRole("row").filter({ hasText: "Two cups" }).waitFor();
+  expect(await row.count()).toBe(0);
+  await page.getByRole("button", { name: "Clear" }).click();
+  const [ask] = await stage.asks(thread);
+  await stage.api("POST", `/v1/asks/${ask?.id}/answer`, { value: { stars: 5 } });
+  await row.getByText("succeeded", { exact: true }).waitFor();
+});
+
+test("a lost worker is a mark on the timeline, and the page goes on by itself", async () => {
+  const thread = await stage.run("hold", "go", { title: "Holds on" });
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}`);
+  await page.getByRole("treeitem").filter({ hasText: "prepare" }).waitFor();
+  await stage.kill();
+  await page.getByText("No connection to the server").waitFor();
+  expect(await page.getByRole("treeitem").filter({ hasText: "prepare" }).count()).toBe(1); // what it knew stays
+  writeFileSync(join(stage.folder, "go"), "");
+  await stage.again();
+  await page.getByRole("button", { name: /worker lost/ }).waitFor();
+  await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  await page.getByText("succeeded", { exact: true }).first().waitFor();
+  await page.getByText("No connection to the server").waitFor({ state: "hidden" });
+  await shoot(page, "thread-lost-worker");
+  const seen = await page.getByRole("tree", { name: "Steps" }).innerText();
+  await page.reload();
+  await page.getByRole("button", { name: /worker lost/ }).waitFor();
+  await expect.poll(() => page.getByRole("tree", { name: "Steps" }).innerText()).toBe(seen); // as a fresh load shows it
+  await page.getByRole("treeitem").filter({ hasText: "prepare" }).getByRole("button", { name: "prepare" }).first().click();
+  const inspector = page.getByRole("complementary", { name: "Inspector" });
+  await inspector.getByText("ready").waitFor();
+  await inspector.getByText("Later passes took its result from the journal.").waitFor();
+});
+
+test("a run is cancelled with a reason", async () => {
+  const thread = await stage.run("hold", "never", { title: "Cancelled" });
+  const page = await open({ width: 390, height: 844 });
+  await page.goto(`${stage.url}/console/threads/${thread}`);
+  await page.getByRole("button", { name: "Actions" }).click();
+  await page.getByRole("menuitem", { name: "Cancel" }).click();
+  await page.getByLabel("Reason").fill("nobody needs it");
+  await page.getByRole("button", { name: "Cancel the run" }).click();
+  await page.getByText("cancelled", { exact: true }).first().waitFor();
+  const { events } = await stage.api<{ events: { kind: string; reason?: string }[] }>("GET", `/v1/threads/${thread}/events`);
+  expect(events.find((e) => e.kind === "cancel")?.reason).toBe("nobody needs it");
+});
+
+test("what others wrote is text", async () => {
+  const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>\u202eexe.txt\u001b[31m${"A".repeat(1_000_000)}`;
+  const thread = await stage.run("order", { item: hostile, count: 1 }, { title: "<b>bold</b>" });
+  await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}?seq=4`);
+  const inspector = page.getByRole("complementary", { name: "Inspector" });
+  await inspector.getByText("<img src=x onerror=").first().waitFor();
+  await inspector.getByText("⟨U+202E⟩exe.txt␛[31m").first().waitFor();
+  await inspector.getByRole("button", { name: /Show all/ }).first().waitFor();
+  await page.getByRole("heading", { name: "<b>bold</b>" }).waitFor();
+  expect(await page.locator("main img, main script").count()).toBe(0);
+  expect(await page.title()).toBe("<b>bold</b> – Perdure");
+});
