@@ -94,9 +94,11 @@ export const whyTone = (why: Why): Tone => whyTones[why.state] ?? "idle";
 export function whyWhen(why: Why, now: number): string {
   const tries = why.attempts ? `attempt ${why.attempt ?? 1} of ${why.attempts}` : "";
   const until = why.until ? Date.parse(why.until) : 0;
-  if (until > now && why.state !== "working") return `${tries} ${relative(until, now)}`.trim();
+  const ends = why.state === "person" ? "expires " : "";
+  if (until > now && why.state !== "working") return `${tries} ${ends}${relative(until, now)}`.trim();
   const waits = ["queued", "person", "signal", "child", "no-worker", "paused", "blocked", "quarantined"].includes(why.state);
-  return waits && why.since ? `for ${age(now - Date.parse(why.since))}` : tries;
+  const past = waits && why.since ? now - Date.parse(why.since) : 0;
+  return past >= 1000 ? `for ${age(past)}` : tries;
 }
 
 /** Whether a run in this status has ended for good, unless someone retries it. */

@@ -93,10 +93,11 @@ const Agent = ({ name }: { name: string }) => (
   </span>
 );
 
-const Person = () => (
-  <span className="flex items-center gap-2">
+/** Who is spoken to: a person or another agent may have written it. */
+const Person = ({ to }: { to: string }) => (
+  <span className="flex min-w-0 items-center gap-2">
     <UserRound aria-hidden className="size-5 rounded bg-idle-tint p-0.5 text-idle" />
-    <span className="font-medium">User</span>
+    <Line text={`To ${to}`} className="font-medium" />
   </span>
 );
 
@@ -114,7 +115,7 @@ const OneTurn = memo(function OneTurn({ thread, turn, onSelect }: { thread: stri
   return (
     <Said
       own={turn.role === "user"}
-      who={turn.role === "user" ? <Person /> : <Agent name={turn.agent} />}
+      who={turn.role === "user" ? <Person to={turn.agent || "the agent"} /> : <Agent name={turn.agent} />}
       when={
         <>
           {turn.tokens ? <span className="tabular-nums">{compact(turn.tokens)} tokens</span> : null}

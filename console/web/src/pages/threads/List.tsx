@@ -12,7 +12,7 @@ import { Time } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
 
 const columns =
-  "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.9fr)_6rem_4rem_minmax(11rem,1.8fr)_7rem_3.5rem_3.5rem_4.5rem]";
+  "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.2fr)_6rem_4rem_minmax(12rem,2fr)_7rem_3.5rem_4.5rem] 2xl:grid-cols-[6.5rem_minmax(9rem,1.4fr)_7rem_6rem_minmax(12rem,2fr)_10rem_4rem_4rem_5rem]";
 
 interface Props {
   rows: ThreadRow[];
@@ -92,7 +92,7 @@ const Head = () => (
       <span role="columnheader" className="text-right">
         Tokens
       </span>
-      <span role="columnheader" className="hidden text-right xl:block">
+      <span role="columnheader" className="hidden text-right 2xl:block">
         Cost
       </span>
       <span role="columnheader" className="text-right">
@@ -113,7 +113,7 @@ function Name({ row }: { row: ThreadRow }) {
       {row.title ? (
         <>
           <Line text={row.title} className="font-medium" />
-          <Line text={shortId(row.id)} className="min-w-0 shrink-[20] font-mono text-xs text-faint" />
+          <Line text={shortId(row.id)} className="min-w-0 shrink-[20] font-mono text-xs text-faint md:hidden 2xl:inline" />
         </>
       ) : (
         <Line text={row.id} className="font-mono text-xs" />
@@ -147,7 +147,7 @@ const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
       <span role="cell" className="text-right text-soft tabular-nums">
         {row.spent?.tokens ? compact(row.spent.tokens) : ""}
       </span>
-      <span role="cell" className="hidden text-right text-soft tabular-nums xl:block">
+      <span role="cell" className="hidden text-right text-soft tabular-nums 2xl:block">
         {row.spent?.cost ? dollars(row.spent.cost) : ""}
       </span>
       <span role="cell" className="text-right text-soft tabular-nums">
@@ -158,6 +158,7 @@ const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
 });
 
 const Card = memo(function Card({ row }: { row: ThreadRow }) {
+  const why = whyOf(row);
   return (
     <div className="flex h-full flex-col justify-center gap-1 px-4">
       <div role="cell" className="flex items-center gap-2">
@@ -168,7 +169,7 @@ const Card = memo(function Card({ row }: { row: ThreadRow }) {
       </div>
       <div role="cell" className="flex items-center gap-2 text-xs">
         <Status status={row.status} asks={row.asks} />
-        <WhyText why={whyOf(row)} className="flex-1" />
+        <WhyText why={why} className="flex-1" />
         <Line text={row.flow ?? ""} className="shrink-0 text-faint" />
       </div>
     </div>
