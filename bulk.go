@@ -97,7 +97,7 @@ type bulkWhat struct {
 
 func (q *BulkRequest) check() error {
 	all := q.Filter
-	all.After, all.Limit = "", 0
+	all.After, all.Limit, all.Why = "", 0, false
 	if len(all.Metadata) == 0 {
 		all.Metadata = nil
 	}

@@ -46,6 +46,9 @@ func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)
 // Name returns the name of the flow.
 func (f Flow) Name() string { return f.name }
 
+// Input returns the type of the flow's input.
+func (f Flow) Input() reflect.Type { return f.in }
+
 func (f Flow) check() error {
 	if f.fn == nil {
 		return fmt.Errorf("%w: flow %q has no function; make it with NewFlow", fault.ErrInvalid, f.name)

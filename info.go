@@ -60,6 +60,7 @@ type Thread struct {
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 	Moved    string            `json:"moved,omitempty"`   // the store where it continues, see [MovedError]
+	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs
 }
 
 // ImportInfo says that a thread, or the thread it was forked from, was imported
@@ -215,6 +216,11 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) 
 	if t.ID != "" {
 		var err error
 		info.Life, err = r.tenant.Tag(ctx, o.Name, t.ID)
+		errs = append(errs, err)
+	}
+	if p.Before == 0 {
+		why, err := r.why(ctx, o)
+		info.Why = why
 		errs = append(errs, err)
 	}
 	runs := slices.Concat(t.Runs, t.Inbox)

@@ -32,6 +32,10 @@ type ListOptions struct {
 	Created       time.Time `json:"created,omitzero"`
 	CreatedBefore time.Time `json:"created_before,omitzero"`
 
+	// Why sets Summary.Why. Threads that have not ended well are read for that, one
+	// after the other.
+	Why bool `json:"-"`
+
 	After string `json:"-"` // the cursor of the last thread seen, in a list with the same options
 	Limit int    `json:"-"` // maximum number; 0 means all
 }
@@ -99,6 +103,8 @@ type Summary struct {
 	// if none does.
 	Asked   time.Time `json:"asked,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
+
+	Why *Why `json:"why,omitempty"` // if it was asked for, and the thread can be read
 }
 
 // List yields the tenant's threads, those that were created last first. Others are
@@ -132,6 +138,12 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import, Moved: s.Moved,
 				Metadata: s.Meta, Spent: s.Spent, Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
 			item.Asked, item.Expires = s.Waits.Times()
+			if o.Why {
+				if item.Why, err = r.whyListed(ctx, item); err != nil {
+					yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
+					return
+				}
+			}
 			if !yield(item, nil) {
 				return
 			}

@@ -275,6 +275,12 @@ func (r *Runtime) Tenant(tenant string) *Runtime {
 // Flows returns the names of the flows, in order.
 func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.core.flows)) }
 
+// Flow returns the flow with a name, and whether there is one.
+func (r *Runtime) Flow(name string) (Flow, bool) {
+	f, ok := r.core.flows[name]
+	return f, ok
+}
+
 // Close closes the store if Open opened it. Let Work return first.
 func (r *Runtime) Close() error {
 	if r.core.own {

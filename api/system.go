@@ -18,7 +18,9 @@ type FlowList struct {
 
 // FlowInfo is a flow.
 type FlowInfo struct {
-	Name string `json:"name" jsonschema:"its name"`
+	Name  string          `json:"name" jsonschema:"its name"`
+	Agent bool            `json:"agent,omitempty" jsonschema:"whether it is a turn of an agent: its input is a message, a text or a list of parts"`
+	Input json.RawMessage `json:"input,omitempty" jsonschema:"the JSON Schema of its input, if it follows from its Go type"`
 }
 
 // WorkerList holds the workers that are alive.

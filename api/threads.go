@@ -34,6 +34,7 @@ type ListThreads struct {
 	Asks     bool     `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
 	AsksOf   []string `query:"asks_of" json:"-" jsonschema:"only threads with an open ask that one of these may answer, each a user, or a group as group:NAME"`
 	Expiring bool     `query:"expiring" json:"-" jsonschema:"only threads with open asks, soonest to expire first"`
+	Why      bool     `query:"why" json:"-" jsonschema:"say for each thread whether it moves, and why not; up to 200 threads then"`
 	After    string   `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
 	Limit    int      `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }

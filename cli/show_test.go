@@ -106,3 +106,12 @@ func TestShowOfManyRuns(t *testing.T) {
 	p.run("", "show", "t", "--runs", "-1").want(exit.BadUsage, "--runs is how many", "0 for all")
 	p.run("", "show", "t", "--runs", "x").want(exit.BadUsage, "whole number")
 }
+
+func TestThreadsSayWhy(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", "wait", "x", "--thread", "t1", "--detach")
+		if out := p.run("", "threads", "--why").out; !strings.Contains(out, "WHY") || !strings.Contains(out, "t1") {
+			t.Errorf("it prints %s", out)
+		}
+	})
+}

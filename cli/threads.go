@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -23,6 +24,10 @@ func (a *app) threads(page *api.ThreadPage) error {
 		return nil
 	}
 	rows := [][]string{{"ID", "FLOW", "STATUS", "ASKS", "UPDATED", "TITLE"}}
+	why := slices.ContainsFunc(page.Threads, func(t perdure.Summary) bool { return t.Why != nil })
+	if why {
+		rows[0] = append(rows[0], "WHY")
+	}
 	moved := ""
 	for _, t := range page.Threads {
 		status, asks := cmp.Or(string(t.Status), "idle"), ""
@@ -36,6 +41,13 @@ func (a *app) threads(page *api.ThreadPage) error {
 			status, asks, moved = "moved", "", t.Moved
 		}
 		rows = append(rows, []string{safe.Name(t.ID), t.Flow, status, asks, a.term.When(t.Updated), t.Title})
+		if why {
+			text := ""
+			if t.Why != nil {
+				text = string(t.Why.State) + ": " + t.Why.Text
+			}
+			rows[len(rows)-1] = append(rows[len(rows)-1], text)
+		}
 	}
 	if moved != "" {
 		defer a.hint("what has moved continues in %s; connect to that store", safe.Line(moved))

@@ -479,6 +479,7 @@ func TestAReusedIDIsNotFollowed(t *testing.T) {
 // differ says why a method is not the same over HTTP.
 var differ = map[string]string{
 	"Flows":        "it has to ask the server",
+	"Flow":         "a function is where its worker is",
 	"Close":        "there is nothing to close",
 	"Work":         "workers are next to the store",
 	"WorkBulk":     "workers are next to the store",

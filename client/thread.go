@@ -19,7 +19,10 @@ import (
 )
 
 // pageSize is how many items of a list are requested at a time.
-const pageSize = 500
+const (
+	pageSize = 500
+	whySize  = 100 // if each of them is explained
+)
 
 // Create creates a thread without a run. A request without a Key is given one, so
 // that it can be repeated after a lost connection and still creates only one
@@ -47,7 +50,7 @@ func (c *Client) GetPage(ctx context.Context, thread string, p perdure.RunPage) 
 // List yields the tenant's threads in the order of [perdure.Runtime.List].
 func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
 	return func(yield func(perdure.Summary, error) bool) {
-		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow,
+		q := api.ListThreads{Why: o.Why, User: o.User, Status: o.Status, Flow: o.Flow,
 			Updated: o.Updated, UpdatedBefore: o.UpdatedBefore, Created: o.Created, CreatedBefore: o.CreatedBefore, Asks: o.Asks, AsksOf: o.AsksOf, Expiring: o.Expiring, After: o.After}
 		if o.AsksOf != nil && len(o.AsksOf) == 0 {
 			yield(perdure.Summary{}, fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", perdure.ErrInvalid))
@@ -59,8 +62,11 @@ func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perd
 		var damage []string
 		for left := o.Limit; ; {
 			q.Limit = pageSize
+			if o.Why {
+				q.Limit = whySize
+			}
 			if o.Limit > 0 {
-				q.Limit = min(left, pageSize)
+				q.Limit = min(left, q.Limit)
 			}
 			page, err := Do(ctx, c, api.ThreadsList, q)
 			if err != nil {

@@ -2,14 +2,19 @@ package server
 
 import (
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
@@ -50,9 +55,52 @@ func (s *Server) systemRoutes() {
 func (s *Server) listFlows(context.Context, *Call, *api.Nothing) (*api.FlowList, error) {
 	out := &api.FlowList{Flows: []api.FlowInfo{}}
 	for _, name := range s.rt.Flows() {
-		out.Flows = append(out.Flows, api.FlowInfo{Name: name})
+		out.Flows = append(out.Flows, s.flowInfo(name))
 	}
 	return out, nil
+}
+
+// flowInfo describes a flow.
+func (s *Server) flowInfo(name string) api.FlowInfo {
+	info := api.FlowInfo{Name: name}
+	flow, ok := s.rt.Flow(name)
+	if !ok {
+		return info
+	}
+	in := flow.Input()
+	if in == reflect.TypeFor[agent.Content]() {
+		info.Agent = true
+		return info
+	}
+	if schema, err := jsonschema.ForType(in, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[time.Time](): {Type: "string", Format: "date-time"},
+	}}); err == nil && plain(in, nil) {
+		info.Input, _ = json.Marshal(schema) // without one, nothing is known about the input
+	}
+	return info
+}
+
+// plain reports whether the JSON of a type follows from its fields: one that decodes
+// itself may have any form.
+func plain(t reflect.Type, above []reflect.Type) bool {
+	if slices.Contains(above, t) || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() {
+		return true
+	}
+	above = append(above, t)
+	if p := reflect.PointerTo(t); p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return plain(t.Elem(), above)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if f.IsExported() && !plain(f.Type, above) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // How long the store may take to answer.

@@ -9,16 +9,20 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -349,4 +353,25 @@ func TestMemoryIsListedAndSearched(t *testing.T) {
 	s.Do("GET", "/v1/memory?limit=1001", "").Problem(400, "invalid")
 	s.Do("GET", "/v1/memory?after=%2F", "").Problem(400, "invalid")
 	s.Do("GET", "/v1/memory?"+strings.Repeat("ns=a&", 20), "").Problem(400, "namespace")
+}
+
+// TestFlowsSayWhatTheyTake: by their Go types, unless these decode themselves.
+func TestFlowsSayWhatTheyTake(t *testing.T) {
+	type order struct {
+		Item  string    `json:"item" jsonschema:"what to buy"`
+		Count int       `json:"count,omitempty"`
+		By    time.Time `json:"by,omitzero"`
+	}
+	s := servertest.New(t, server.Options{},
+		perdure.NewFlow("order", func(context.Context, order) (string, error) { return "", nil }),
+		perdure.NewFlow("text", func(context.Context, string) (string, error) { return "", nil }),
+		perdure.NewFlow("own", func(context.Context, []netip.Addr) (string, error) { return "", nil }),
+		agent.NewFlow("clerk", agent.New("clerk", script.New(), agent.Options{})))
+	got := string(s.Do("GET", "/v1/flows", "").Want(200).Body)
+	const want = `{"flows":[{"name":"clerk","agent":true},` +
+		`{"name":"order","input":{"type":"object","properties":{"item":{"type":"string","description":"what to buy"},"count":{"type":"integer"},"by":{"type":"string","format":"date-time"}},"required":["item"],"additionalProperties":false}},` +
+		`{"name":"own"},{"name":"text","input":{"type":"string"}}]}`
+	if got != want {
+		t.Errorf("the flows are\n%s\nwant\n%s", got, want)
+	}
 }

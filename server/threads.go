@@ -91,8 +91,11 @@ func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) 
 		}
 		metadata[k] = v
 	}
+	if in.Why && limit > maxWhy {
+		return nil, api.Invalid("query limit: it must be at most %d with why", maxWhy)
+	}
 	page := &api.ThreadPage{Threads: []perdure.Summary{}}
-	page.Next, err = c.list(ctx, in.After, perdure.ListOptions{User: in.User, Flow: in.Flow, Status: in.Status, Metadata: metadata, Asks: in.Asks, AsksOf: in.AsksOf, Expiring: in.Expiring,
+	page.Next, err = c.list(ctx, in.After, perdure.ListOptions{Why: in.Why, User: in.User, Flow: in.Flow, Status: in.Status, Metadata: metadata, Asks: in.Asks, AsksOf: in.AsksOf, Expiring: in.Expiring,
 		Updated: in.Updated, UpdatedBefore: in.UpdatedBefore, Created: in.Created, CreatedBefore: in.CreatedBefore}, func(t perdure.Summary) bool {
 		page.Threads = append(page.Threads, t)
 		return len(page.Threads) < limit
@@ -222,6 +225,7 @@ func (n *noted) Read(p []byte) (int, error) {
 const (
 	defaultPage = 100
 	maxPage     = 1000
+	maxWhy      = 200 // threads are read for it
 )
 
 // pageSize returns how many items a page has, given what was asked for.

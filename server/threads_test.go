@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/files"
@@ -607,4 +608,23 @@ func TestDamageHidesNoThreads(t *testing.T) {
 	if stats.Threads != 3 {
 		t.Errorf("%+v", stats)
 	}
+}
+
+// TestListSaysWhy: for each thread of a page, which is shorter then.
+func TestListSaysWhy(t *testing.T) {
+	s := servertest.New(t, server.Options{}, testFlows()...)
+	s.Do("POST", "/v1/threads/t1/runs", `{"flow":"ask","input":"May I?"}`).Want(202)
+	servertest.Must(s.Runtime.Wait(t.Context(), "t1", ""))(t)
+	thread := servertest.Decode[perdure.Thread](s.Do("GET", "/v1/threads/t1", ""), 200)
+	page := servertest.Decode[api.ThreadPage](s.Do("GET", "/v1/threads?why=true&limit=200", ""), 200)
+	if len(page.Threads) != 1 || thread.Why == nil || thread.Why.State != perdure.WhyPerson || thread.Why.Text != "it waits for an answer: May I?" {
+		t.Fatalf("the thread is %+v, and the page %+v", thread.Why, page)
+	}
+	if diff := cmp.Diff(thread.Why, page.Threads[0].Why); diff != "" {
+		t.Error(diff)
+	}
+	if plain := servertest.Decode[api.ThreadPage](s.Do("GET", "/v1/threads", ""), 200); plain.Threads[0].Why != nil {
+		t.Error("it says why though nobody asked")
+	}
+	s.Do("GET", "/v1/threads?why=true&limit=201", "").Problem(400, "invalid")
 }

@@ -170,6 +170,9 @@ type Worker struct {
 	// change.
 	Left time.Duration
 
+	// Late means that it has missed a renewal, as far as this watcher has looked.
+	Late bool
+
 	Info json.RawMessage // see Hold; may be nil
 }
 
@@ -248,7 +251,7 @@ func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self [
 		}
 		now[id] = true
 		v := parse(cell)
-		alive = append(alive, Worker{ID: id, Host: v.Host, Left: left, Info: v.Info})
+		alive = append(alive, Worker{ID: id, Host: v.Host, Left: left, Late: left <= v.patience()/2, Info: v.Info})
 	}
 	w.mu.Lock()
 	w.sweep(time.Now())

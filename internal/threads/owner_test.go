@@ -162,7 +162,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			}
 		}
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
-			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
+			"Close": true, "ExportKey": true, "Flow": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
 			"Watch": true, "Work": true, "WorkBulk": true, "Workers": true,
 		}
 		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "CheckReceipt", "Count", "Create", "EraseUser", "UserData", "UserReceipt", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {

@@ -24,10 +24,10 @@ type Staff struct {
 	opts    Options
 	others  *lease.Watcher // for callers that only look; each worker has its own
 
-	mu    sync.Mutex
-	hands map[string]*Worker // of this runtime, by id; nil before it has a lease
-	known []Info             // the workers seen last
-	seen  time.Time          // when
+	mu     sync.Mutex
+	hands  map[string]*Worker // of this runtime, by id; nil before it has a lease
+	leases []lease.Worker     // of the workers seen last
+	seen   time.Time          // when
 }
 
 // Options of workers.
@@ -61,6 +61,11 @@ func (s *Staff) Living(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	return infos(leases), nil
+}
+
+// infos returns what workers say about themselves.
+func infos(leases []lease.Worker) []Info {
 	all := make([]Info, len(leases))
 	for i, l := range leases {
 		if json.Unmarshal(l.Info, &all[i]) != nil {
@@ -68,7 +73,53 @@ func (s *Staff) Living(ctx context.Context) ([]Info, error) {
 		}
 		all[i].ID, all[i].Host = l.ID, l.Host
 	}
-	return all, nil
+	return all
+}
+
+// Holder is what is known about a worker that holds runs.
+type Holder struct {
+	Gone  bool      // it has no lease
+	Late  bool      // it has missed renewals
+	Until time.Time // when its lease ends if it does not renew it
+}
+
+// Holder returns what is known about a worker, as of a moment ago.
+func (s *Staff) Holder(ctx context.Context, id string) (Holder, error) {
+	s.mu.Lock()
+	_, own := s.hands[id]
+	s.mu.Unlock()
+	if own {
+		return Holder{}, nil
+	}
+	leases, seen, err := s.look(ctx, func(l []lease.Worker, seen time.Time) bool {
+		return slices.ContainsFunc(l, func(w lease.Worker) bool { return w.ID == id && time.Since(seen) < w.Left })
+	})
+	for _, w := range leases {
+		if w.ID == id {
+			return Holder{Late: w.Late, Until: seen.Add(w.Left)}, err
+		}
+	}
+	return Holder{Gone: err == nil}, err
+}
+
+// look returns the leases of live workers, and when they were seen. Those seen last
+// are trusted for a moment if they will do.
+func (s *Staff) look(ctx context.Context, will func([]lease.Worker, time.Time) bool) ([]lease.Worker, time.Time, error) {
+	s.mu.Lock()
+	leases, seen := s.leases, s.seen
+	s.mu.Unlock()
+	if time.Since(seen) <= staffFor && will(leases, seen) {
+		return leases, seen, nil
+	}
+	leases, err := s.others.Living(ctx, s.ownIDs()...)
+	if err != nil {
+		return nil, seen, err
+	}
+	seen = time.Now()
+	s.mu.Lock()
+	s.leases, s.seen = leases, seen
+	s.mu.Unlock()
+	return leases, seen, nil
 }
 
 // info returns what a worker says about itself, besides its id and host.
@@ -139,23 +190,11 @@ func (s *Staff) Unattended(ctx context.Context, run *journal.Run) string {
 	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || s.Works(run.Flow) {
 		return ""
 	}
-	s.mu.Lock()
-	known, seen := s.known, s.seen
-	s.mu.Unlock()
-	has := func(w Info) bool { return w.has(run.Flow) }
-	// A match among the workers seen last is trusted for a moment; otherwise
-	// look again.
-	if time.Since(seen) > staffFor || !slices.ContainsFunc(known, has) {
-		workers, err := s.Living(ctx)
-		if err != nil {
-			return "" // nobody knows
-		}
-		known = workers
-		s.mu.Lock()
-		s.known, s.seen = known, time.Now()
-		s.mu.Unlock()
+	has := func(leases []lease.Worker, _ time.Time) bool {
+		return slices.ContainsFunc(infos(leases), func(w Info) bool { return w.has(run.Flow) })
 	}
-	if slices.ContainsFunc(known, has) {
+	leases, seen, err := s.look(ctx, has)
+	if err != nil || has(leases, seen) { // an error: nobody knows
 		return ""
 	}
 	return fmt.Sprintf("no living worker has the flow %q", run.Flow)
