@@ -294,6 +294,7 @@ func TestTravel(t *testing.T) {
 		if fork.From != "t" || fork.At != 3 || fork.Thread == "" || fork.Thread == "t" {
 			t.Errorf("%v", fork)
 		}
+		same(t, servertest.Must(s.rt.Family(ctx, fork.Thread))(t), servertest.Must(s.Family(ctx, fork.Thread))(t))
 		if _, err := s.Fork(ctx, perdure.ForkRequest{Thread: "t", At: 2, As: fork.Thread}); !errors.Is(err, perdure.ErrExists) {
 			t.Error(err)
 		}

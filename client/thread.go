@@ -193,6 +193,12 @@ func (c *Client) StateAt(ctx context.Context, thread string, seq uint64) (*perdu
 	return &s.Checkpoint, nil
 }
 
+// Family returns a thread's forks and children, theirs, and what it comes from: see
+// [perdure.Runtime.Family].
+func (c *Client) Family(ctx context.Context, thread string) (*perdure.Family, error) {
+	return Do(ctx, c, api.FamilyGet, api.OneThread{Thread: thread})
+}
+
 // Diff returns what changed from one point to another, of the same thread or of
 // two branches.
 func (c *Client) Diff(ctx context.Context, from, to perdure.Point) (*perdure.Difference, error) {

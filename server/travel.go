@@ -21,6 +21,9 @@ func (s *Server) travelRoutes() {
 	handle(s, api.MessagesList, s.listMessages)
 	handle(s, api.FilesList, s.listFiles)
 	raw(s, api.BlobsGet, s.getBlob)
+	handle(s, api.FamilyGet, func(ctx context.Context, c *Call, in *api.OneThread) (*perdure.Family, error) {
+		return c.Runtime.Family(ctx, in.Thread)
+	})
 	handle(s, api.DiffGet, s.getDiff)
 	handle(s, api.ThreadsFork, s.forkThread)
 	handle(s, api.ThreadsRewind, s.rewindThread)

@@ -98,6 +98,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 			"StartAgain": here(func(id string) error { _, err := eve.StartAgain(ctx, id, "", note); return err }),
 			"StateAt":    here(func(id string) error { _, err := eve.StateAt(ctx, id, 1); return err }),
 			"Tag":        here(func(id string) error { _, err := eve.Tag(ctx, id); return err }),
+			"Family":     here(func(id string) error { _, err := eve.Family(ctx, id); return err }),
 			"Verify":     here(func(id string) error { _, err := eve.Verify(ctx, id); return err }),
 			"Wait":       here(func(id string) error { _, err := eve.Wait(ctx, id, ""); return err }),
 			"WaitEnd":    here(func(id string) error { _, err := eve.WaitEnd(ctx, id, ""); return err }),
