@@ -153,6 +153,8 @@ var plain = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	reflect.TypeFor[perdure.Status](): {Type: "string", Enum: []any{"", perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused,
 		perdure.Blocked, perdure.Quarantined, perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged, perdure.Idle}},
+	reflect.TypeFor[perdure.WhyState](): {Type: "string", Enum: []any{perdure.WhyWorking, perdure.WhyQueued, perdure.WhyPerson, perdure.WhySignal, perdure.WhySleep, perdure.WhyRetry,
+		perdure.WhyChild, perdure.WhyNoWorker, perdure.WhyLease, perdure.WhyPaused, perdure.WhyBlocked, perdure.WhyQuarantined, perdure.WhyFailed, perdure.WhyDone, perdure.WhyIdle, perdure.WhyMoved}},
 	reflect.TypeFor[perdure.Policy](): {Type: "string", Enum: []any{"", perdure.Enqueue, perdure.Reject, perdure.Interrupt, perdure.Steer, perdure.Beside}},
 	reflect.TypeFor[Scope]():          {Type: "string", Enum: []any{ScopeRead, ScopeRun, ScopeAnswer, ScopeAdmin}},
 }

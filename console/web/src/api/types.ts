@@ -736,6 +736,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/threads/{thread}/family": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * list the forks and children of a thread, theirs, and what it comes from itself
+         * @description Archived threads are left out. There are at most 500; more says that there are others.
+         */
+        get: operations["family.get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/threads/{thread}/files": {
         parameters: {
             query?: never;
@@ -1642,6 +1662,10 @@ export interface components {
             codes?: string[];
             stack?: string;
         };
+        Family: {
+            members: components["schemas"]["Relative"][];
+            more?: boolean;
+        };
         File: {
             path: string;
             text?: string;
@@ -1661,6 +1685,10 @@ export interface components {
         FlowInfo: {
             /** @description its name */
             name: string;
+            /** @description whether it is a turn of an agent: its input is a message, a text or a list of parts */
+            agent?: boolean;
+            /** @description the JSON Schema of its input, if it follows from its Go type */
+            input?: unknown;
         };
         FlowList: {
             /** @description the flows, in the order of their names */
@@ -2037,6 +2065,20 @@ export interface components {
             took?: number;
             summary?: components["schemas"]["AgentSummary"];
         };
+        Relative: {
+            id: string;
+            from?: string;
+            kind?: string;
+            at?: number;
+            flow?: string;
+            title?: string;
+            /** @enum {string} */
+            status: "" | "queued" | "running" | "suspended" | "paused" | "blocked" | "quarantined" | "succeeded" | "failed" | "cancelled" | "damaged" | "idle";
+            /** Format: date-time */
+            created: string;
+            /** Format: date-time */
+            updated: string;
+        };
         RestoreThread: {
             /** @description delete the thread's object in the archive afterwards */
             remove?: boolean;
@@ -2355,6 +2397,7 @@ export interface components {
             asked?: string;
             /** Format: date-time */
             expires?: string;
+            why?: components["schemas"]["Why"];
         };
         TellProgress: {
             /** @description the progress: any JSON */
@@ -2388,6 +2431,7 @@ export interface components {
             import?: components["schemas"]["ImportInfo"];
             foreign?: string;
             moved?: string;
+            why?: components["schemas"]["Why"];
         };
         ThreadPage: {
             /** @description the threads */
@@ -2539,6 +2583,20 @@ export interface components {
             run: components["schemas"]["Run"];
             /** @description the run has ended or cannot continue without input; if false, wait again */
             over: boolean;
+        };
+        Why: {
+            /** @enum {string} */
+            state: "working" | "queued" | "person" | "signal" | "sleep" | "retry" | "child" | "no-worker" | "lease" | "paused" | "blocked" | "quarantined" | "failed" | "done" | "idle" | "moved";
+            text: string;
+            /** Format: date-time */
+            since?: string;
+            /** Format: date-time */
+            until?: string;
+            run?: string;
+            step?: string;
+            attempt?: number;
+            attempts?: number;
+            worker?: string;
         };
         WorkerInfo: {
             id: string;
@@ -3540,6 +3598,8 @@ export interface operations {
                 asks_of?: string[];
                 /** @description only threads with open asks, soonest to expire first */
                 expiring?: boolean;
+                /** @description say for each thread whether it moves, and why not; up to 200 threads then */
+                why?: boolean;
                 /** @description cursor: next of the previous page */
                 after?: string;
                 /** @description how many to return, up to 1000; 100 by default */
@@ -3884,6 +3944,31 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": unknown;
+                };
+            };
+            "4XX": components["responses"]["Problem"];
+            "5XX": components["responses"]["Problem"];
+        };
+    };
+    "family.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description id of the thread */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Family"];
                 };
             };
             "4XX": components["responses"]["Problem"];
