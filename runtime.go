@@ -186,6 +186,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.threads, err = threads.New(ctx, s, log, c.opts.Lease); err != nil {
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
 	}
+	c.threads.FinishAway = lifecycle.New(c.threads.Tenant(""), 0, nil).FinishAway
 	c.engine = engine.New(c.threads, engine.Options{Version: c.version, Validator: c.opts.Validator, Observer: c.observer(), Lease: c.opts.Lease,
 		Grace: c.opts.Grace, DumpInterval: c.opts.DumpInterval, Development: c.opts.Development, CheckInput: c.checkInput})
 	work := worker.Options{Version: c.version, Flows: map[string]engine.FlowFunc{}, Concurrency: c.opts.Concurrency, Lease: c.opts.Lease, Grace: c.opts.Grace}

@@ -413,7 +413,7 @@ func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
 		t, err := rt.Get(ctx, s.ID)
 		switch {
 		case ctx.Err() != nil:
-		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased): // meanwhile
+		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased), errors.Is(err, perdure.ErrArchived): // meanwhile
 		case err != nil:
 			d.note("journals", broken, "perdure fork "+s.ID+" --at N makes a thread of the part that is good", "thread %s: %v", s.ID, err)
 			return

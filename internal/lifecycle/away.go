@@ -52,8 +52,13 @@ func (r *Control) PutAway(ctx context.Context, a *threads.Archived, n Note) erro
 	return err
 }
 
-// settle records that a thread is in the archive, once its last entry says so.
+// settle records that a thread is in the archive, once its last entry says so. The
+// summary goes first, so that the thread is never in both lists; whoever lists the
+// archive in between settles it.
 func (r *Control) settle(ctx context.Context, name, idCell string) error {
+	if err := r.threads.RemoveSummary(ctx, name); err != nil {
+		return err
+	}
 	_, err := r.threads.UpdateArchived(ctx, name, func(a *threads.Archived) (*threads.Archived, error) {
 		if a == nil || a.State != threads.Archiving || a.From != name {
 			return a, threads.ErrNothing
@@ -88,22 +93,29 @@ func (r *Control) away(ctx context.Context, name string) (*threads.Archived, err
 }
 
 // rest removes what is left under the name of a thread that is in the archive.
-func (e *eraser) rest(ctx context.Context, name, idCell string) error {
+func (e *eraser) rest(ctx context.Context, a *threads.Archived) error {
 	e.archived = true
-	if err := e.life.settle(ctx, name, idCell); err != nil {
+	if err := e.life.settle(ctx, a.From, a.IDCell); err != nil {
 		return err
 	}
-	if err := e.clear(ctx, name, journal.NewThread()); err != nil {
+	t := &journal.Thread{}
+	if a.Flow != "" {
+		t.Runs = append(t.Runs, &journal.Run{Flow: a.Flow})
+	}
+	if o, _ := e.life.threads.Read(ctx, a.From); o != nil { // what can be read of it
+		t.Runs = append(t.Runs, o.Thread.Runs...)
+	}
+	if err := e.clear(ctx, a.From, t); err != nil {
 		return err
 	}
-	return e.drop(ctx, name)
+	return e.drop(ctx, a.From)
 }
 
 // FinishAway removes what a process that died while it archived a thread has left of
 // it. In a store that has moved, there is nothing.
 func (r *Control) FinishAway(ctx context.Context, a *threads.Archived) error {
 	e := eraser{life: r}
-	if err := e.rest(ctx, a.From, a.IDCell); err != nil {
+	if err := e.rest(ctx, a); err != nil {
 		return err
 	}
 	return e.last(ctx, a.From, threads.GateKey(a.From))
@@ -150,6 +162,19 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 		}
 	}
 	return r.threads.Remove(ctx, threads.ArchivedKey(name), "")
+}
+
+// redactArchived leaves in the cell of a thread that is being erased only what is needed
+// to delete its objects. What goes with the cell itself, after the journal was dropped,
+// a store may keep for a while.
+func (r *Control) redactArchived(ctx context.Context, name string) error {
+	_, err := r.threads.UpdateArchived(ctx, name, func(a *threads.Archived) (*threads.Archived, error) {
+		if a == nil || a.Live() != name {
+			return a, threads.ErrNothing
+		}
+		return &threads.Archived{State: a.State, From: a.From, Name: a.Name, Place: a.Place, Object: a.Object}, nil
+	})
+	return err
 }
 
 // canPurge returns an error if a thread has objects in an archive that this process
@@ -320,7 +345,7 @@ func (r *Control) CheckPins(ctx context.Context, o *threads.Opened) error {
 }
 
 // beginErasing decides that an archived thread is erased: from then on nobody
-// restores it.
+// restores it, and its cell does not tell whose it was.
 func (r *Control) beginErasing(ctx context.Context, self string) (*threads.Archived, error) {
 	a, err := r.threads.UpdateArchived(ctx, self, func(a *threads.Archived) (*threads.Archived, error) {
 		switch {
@@ -329,7 +354,7 @@ func (r *Control) beginErasing(ctx context.Context, self string) (*threads.Archi
 		case a.State == threads.Erasing:
 			return a, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, ID: a.ID, IDCell: a.IDCell, User: a.User, Of: a.Of, Place: r.objects.URL()}, nil
+		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, IDCell: a.IDCell, Of: a.Of, Place: r.objects.URL()}, nil
 	})
 	return a, err
 }

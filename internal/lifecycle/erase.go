@@ -105,7 +105,7 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		if a, awayErr := e.life.away(ctx, name); awayErr != nil {
 			return awayErr
 		} else if a != nil {
-			return e.rest(ctx, name, a.IDCell)
+			return e.rest(ctx, a)
 		}
 	}
 	switch {
@@ -399,6 +399,9 @@ func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) erro
 	}
 	if e.archived {
 		return nil // pins stay, for its erase from the archive
+	}
+	if err := e.life.redactArchived(ctx, name); err != nil {
+		return err
 	}
 	if err := store.DeletePrefix(ctx, e.life.threads.Store, threads.PinPrefix(name)); err != nil {
 		return err

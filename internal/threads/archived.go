@@ -190,8 +190,27 @@ func (r *Tenant) led(ctx context.Context, id, lead string) (string, error) {
 		return "", fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 	case a.Live() != "":
 		return a.Live(), nil
+	case a.State == Erasing:
+		return "", &fault.ErasedError{Thread: id}
 	}
-	return "", a.Error()
+	return "", r.All.away(ctx, a)
+}
+
+// away returns the error for those who ask for an archived thread. It first completes
+// what a process that died while it archived the thread has left of it here: the gate
+// of the thread goes last.
+func (c *Threads) away(ctx context.Context, a *Archived) error {
+	if c.FinishAway == nil || a.State == Erasing {
+		return a.Error()
+	}
+	_, err := c.Store.Get(ctx, GateKey(a.From))
+	if err == nil {
+		err = c.FinishAway(ctx, a)
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		c.Warn("completing the archiving of a thread", err, "thread", a.ID)
+	}
+	return a.Error()
 }
 
 // Returned returns the name of a thread that was archived and is in the store again,
@@ -204,10 +223,12 @@ func (r *Tenant) Returned(ctx context.Context, id, self string) (string, error) 
 		return "", err
 	case a.Live() != "":
 		return a.Live(), nil
+	case a.State == Erasing:
+		return "", &fault.ErasedError{Thread: id}
 	case r.Owner != nil && a.User != *r.Owner:
 		return "", fmt.Errorf("%w: %q", fault.ErrExists, id)
 	}
-	return "", a.Error()
+	return "", r.All.away(ctx, a)
 }
 
 // Here returns the name that a thread has now, given one that it has or had. If it
@@ -236,16 +257,26 @@ func (c *Threads) HereIfMoved(ctx context.Context, name string, gone error) (str
 }
 
 // IfArchived returns the error of reading or changing a thread: one that was erased
-// because it is in the archive is archived, not erased.
+// because it is in the archive is archived, not erased. Nor is it damaged: what is left
+// of a fork cannot be read once the thread that it was forked from is gone too.
 func (c *Threads) IfArchived(ctx context.Context, o *Opened, err error) error {
-	if o == nil || !errors.Is(err, fault.ErrErased) {
+	if o == nil || !errors.Is(err, fault.ErrErased) && !errors.Is(err, fault.ErrCorrupt) {
 		return err
 	}
 	a, _, readErr := c.ReadArchived(ctx, o.Name)
 	if readErr != nil || a == nil || a.State == Erasing || a.Live() != "" && !(o.Thread.Archived && a.From == o.Name) {
 		return err
 	}
-	return a.Error()
+	if a.Live() == "" && errors.Is(err, fault.ErrCorrupt) && a.From != o.Name {
+		return err
+	}
+	away := c.away(ctx, a)
+	if a.State == Archiving { // now it is known since when
+		if now, _, err := c.ReadArchived(ctx, o.Name); err == nil && now != nil && now.Live() == "" {
+			return now.Error()
+		}
+	}
+	return away
 }
 
 // Roots returns where a thread was forked, newest first, with the first names of its

@@ -22,9 +22,10 @@ func (r *Tenant) Open(ctx context.Context, thread string) (*Opened, error) {
 		return nil, err
 	}
 	o, err := r.All.Read(ctx, name)
+	if err = r.All.IfArchived(ctx, o, err); err != nil && !errors.Is(err, fault.ErrCorrupt) {
+		return nil, err
+	}
 	switch {
-	case err != nil && !errors.Is(err, fault.ErrCorrupt):
-		return nil, r.All.IfArchived(ctx, o, err)
 	case err == nil && o.Thread.Seq == 0 && o.Thread.Foreign == "":
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	}

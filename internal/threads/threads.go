@@ -34,7 +34,9 @@ type Threads struct {
 	Log   *slog.Logger
 	Said  Said          // messages of the steps that run in this process
 	lease time.Duration // limits how long a late writer sweeps
-	salt  []byte
+	// FinishAway removes what is left in the store of an archived thread, if it is set.
+	FinishAway func(context.Context, *Archived) error
+	salt       []byte
 
 	restored string // the id of the store's last restoration, see RestoredCell
 

@@ -373,23 +373,15 @@ func (b *rebuilder) finishImports(ctx context.Context) (map[string]bool, error) 
 	return young, err
 }
 
-// leaveDamage ignores damage, which is reported where its thread is read.
-func leaveDamage(err error) error {
-	if errors.Is(err, fault.ErrCorrupt) {
-		return nil
-	}
-	return err
-}
-
 // finishErases finishes interrupted erases that the gates of threads tell of.
 func (b *rebuilder) finishErases(ctx context.Context) error {
 	return b.cells(ctx, threads.GateKey(""), func(gate store.Cell, name string) error {
 		if !threads.IsClosed(gate) {
 			return nil
 		}
-		gone, err := b.threads.IsErased(ctx, name)
+		gone, err := b.threads.IsLeaving(ctx, name)
 		if err != nil || !gone {
-			return leaveDamage(err)
+			return err
 		}
 		b.found.Orphans++
 		return b.control("").FinishFound(ctx, name, "")

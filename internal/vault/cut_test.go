@@ -38,9 +38,10 @@ func bases() map[string]func() store.Store {
 func made(t *testing.T, s store.Store, p *place) (*perdure.Runtime, map[string]string) {
 	t.Helper()
 	k := kitOn(t, s, p)
-	k.WaitForRun("t", k.StartOn("t", "echo", kit.Large).ID, perdure.Succeeded)
+	k.WaitForRun("t", k.MustStart(perdure.StartRequest{Thread: "t", Flow: "echo", Input: kit.Large, User: "ada"}).ID, perdure.Succeeded)
 	k.MustFork(perdure.ForkRequest{Thread: "t", As: "f"})
 	k.WaitForRun("f", k.StartOn("f", "ledger", "x").ID, perdure.Succeeded)
+	k.WaitForRun("f", k.StartOn("f", "echo", kit.Large).ID, perdure.Succeeded)
 	synctest.Wait() // until the worker has removed the hint of the run
 	k.Stop()
 	return k.Runtime, map[string]string{"t": export(t, k.Runtime, "t"), "f": export(t, k.Runtime, "f")}
@@ -109,9 +110,40 @@ func restoreF(ctx context.Context, rt *perdure.Runtime) error {
 	return rt.Restore(ctx, "f", perdure.RestoreOptions{})
 }
 
+// complete expects that nothing is left of f in the store, which is in the archive, and
+// that it comes back.
+func complete(t *testing.T, rt *perdure.Runtime, s store.Store, files map[string]string) {
+	t.Helper()
+	if got := cellsOf(t, s); got != "map[cell archived:1 cell blob:2 cell gate:1 cell id:2 cell index:4 cell pin:1 cell thread:1 journal thread:1]" {
+		t.Errorf("the store holds %s", got)
+	}
+	mustRestore(t, rt, "f")
+	if !whole(t, rt, "f", files["f"]) {
+		t.Error("it is not back")
+	}
+}
+
+// listed counts how often a thread is in the list of threads and in that of the archive.
+func listed(t *testing.T, rt *perdure.Runtime, thread string) (here, away int) {
+	t.Helper()
+	for a, err := range rt.Archived(t.Context(), perdure.ArchivedOptions{}) {
+		kit.NoErr(t, err)
+		if a.ID == thread {
+			away++
+		}
+	}
+	for s, err := range rt.List(t.Context(), perdure.ListOptions{}) {
+		kit.NoErr(t, err)
+		if s.ID == thread {
+			here++
+		}
+	}
+	return here, away
+}
+
 // TestArchiveCutOff cuts an archive at every call. The thread is here whole or in the
-// archive whole, and whatever comes next finds it there: another archive, a start, a
-// rebuild, an erase.
+// archive whole, whatever comes next finds it there, and nothing of an archived one is
+// left here then: another archive, a look at it, a start, a rebuild, an erase.
 func TestArchiveCutOff(t *testing.T) {
 	then := map[string]func(*testing.T, *perdure.Runtime, store.Store, *place, map[string]string){
 		"Archive": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
@@ -134,34 +166,67 @@ func TestArchiveCutOff(t *testing.T) {
 				t.Error("it is not back")
 			}
 		},
+		"Get": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			if !whole(t, rt, "f", files["f"]) {
+				complete(t, rt, s, files)
+			}
+		},
+		"Get by its user": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			if !whole(t, rt.User("ada"), "f", files["f"]) {
+				complete(t, rt, s, files)
+			}
+		},
+		"List": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			here, away := listed(t, rt, "f")
+			if here+away != 1 {
+				t.Errorf("it is listed %d times here and %d times in the archive", here, away)
+			}
+			if whole(t, rt, "f", files["f"]) != (here == 1) {
+				t.Errorf("listed %d times here", here)
+			}
+		},
+		"Archive of the other": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			_, err := rt.Archive(t.Context(), "t", perdure.Note{})
+			if err != nil && !errors.Is(err, perdure.ErrPinned) {
+				t.Errorf("Archive: %v", err)
+			}
+			if whole(t, rt, "f", files["f"]) && err == nil {
+				t.Error("a fork is here without the thread that it comes from")
+			}
+		},
 		"Start": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
-			here := whole(t, rt, "f", files["f"])
 			_, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "more"})
 			switch {
-			case here && err == nil:
-				if n := kinds(t, rt, "f")["queued"]; n != 3 {
+			case err == nil:
+				if n := kinds(t, rt, "f")["queued"]; n != 4 {
 					t.Errorf("the thread has %d runs", n)
 				}
-			case here || !errors.Is(err, perdure.ErrArchived):
-				t.Errorf("here: %v, Start: %v", here, err)
+			case !errors.Is(err, perdure.ErrArchived):
+				t.Errorf("Start: %v", err)
 			default:
-				mustRestore(t, rt, "f")
-				if !whole(t, rt, "f", files["f"]) {
-					t.Error("it is not back")
-				}
+				complete(t, rt, s, files)
 			}
 		},
 		"Rebuild": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
-			_, err := rt.Rebuild(t.Context())
+			b, err := rt.Rebuild(t.Context())
 			kit.NoErr(t, err)
+			if b.Damaged > 0 {
+				t.Errorf("%+v", b)
+			}
 			if !whole(t, rt, "f", files["f"]) {
-				if got := cellsOf(t, s); got != "map[cell archived:1 cell blob:2 cell gate:1 cell id:2 cell index:3 cell pin:1 cell thread:1 journal thread:1]" {
-					t.Errorf("the store holds %s", got)
-				}
-				mustRestore(t, rt, "f")
-				if !whole(t, rt, "f", files["f"]) {
-					t.Error("it is not back")
-				}
+				complete(t, rt, s, files)
+			}
+		},
+		"Rebuild without the other": func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
+			if _, err := rt.Archive(t.Context(), "t", perdure.Note{}); err != nil {
+				return // it is here
+			}
+			b, err := rt.Rebuild(t.Context())
+			if kit.NoErr(t, err); b.Damaged > 0 {
+				t.Errorf("%+v", b)
+			}
+			if got := cellsOf(t, s); got != "map[cell archived:2 cell id:2 cell pin:1]" {
+				t.Errorf("the store holds %s", got)
 			}
 		},
 		"Erase": func(*testing.T, *perdure.Runtime, store.Store, *place, map[string]string) {},
@@ -169,7 +234,6 @@ func TestArchiveCutOff(t *testing.T) {
 	for name, then := range then {
 		t.Run(name, func(t *testing.T) {
 			sweep(t, 10, func(*perdure.Runtime) {}, archiveF, func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
-				whole(t, rt, "f", files["f"])
 				then(t, rt, s, p, files)
 				gone(t, rt, s, p)
 			})

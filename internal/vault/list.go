@@ -2,9 +2,11 @@ package vault
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
 )
 
@@ -28,10 +30,15 @@ func (v *Vault) List(ctx context.Context, after string) iter.Seq2[Listed, error]
 				return
 			}
 			a, err := threads.DecodeArchived(cell)
+			if err == nil && a.State == threads.Archiving && a.Object != "" {
+				a, err = v.decided(ctx, a)
+			}
 			switch {
 			case err != nil:
 				yield(Listed{}, err)
 				return
+			case a == nil:
+				continue
 			case a.State != threads.InArchive && a.State != threads.Restoring, v.tenant.Owner != nil && a.User != *v.tenant.Owner:
 				continue
 			}
@@ -40,6 +47,21 @@ func (v *Vault) List(ctx context.Context, after string) iter.Seq2[Listed, error]
 			}
 		}
 	}
+}
+
+// decided looks whether a thread that was being archived is in the archive: its last
+// entry says so. It completes what a process that died has left, and returns what the
+// thread's cell says then.
+func (v *Vault) decided(ctx context.Context, a *threads.Archived) (*threads.Archived, error) {
+	o, err := v.threads.Read(ctx, a.From)
+	if err = v.threads.IfArchived(ctx, o, err); !errors.Is(err, fault.ErrArchived) {
+		if err != nil && (threads.IsGone(err) || threads.IsDamage(err)) { // it is not in the archive
+			err = nil
+		}
+		return a, err
+	}
+	now, _, err := v.threads.ReadArchived(ctx, a.From)
+	return now, err
 }
 
 // Tidy completes what processes that died, or had no archive, have left: erases of

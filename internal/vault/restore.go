@@ -280,6 +280,11 @@ func (v *Vault) removeObject(ctx context.Context, a *threads.Archived) (*threads
 	if a.Object == "" {
 		return a, nil
 	}
+	if held, err := v.Holds(ctx, a.Place, a.Object); err != nil {
+		return nil, err
+	} else if !held && a.Place != v.URL() {
+		return nil, fmt.Errorf("%w: the thread is restored, but its object is in the archive %s, which this process was not given", fault.ErrInvalid, a.Place)
+	}
 	if err := v.place.Delete(ctx, a.Object); err != nil {
 		return nil, err
 	}

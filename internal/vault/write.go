@@ -26,6 +26,9 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 	if err != nil {
 		return nil, err
 	}
+	if err := v.checkOther(ctx, o); err != nil {
+		return nil, err
+	}
 	// Before the object, so that whoever erases the thread knows to look for some.
 	_, err = v.threads.UpdateArchived(ctx, o.Name, func(a *threads.Archived) (*threads.Archived, error) {
 		switch {
@@ -65,6 +68,24 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 		err = errors.Join(err, v.place.Delete(ctx, useless))
 	}
 	return a, err
+}
+
+// checkOther returns an error if an object of a thread is in another archive. It would
+// be forgotten there, and an erase would not find it.
+func (v *Vault) checkOther(ctx context.Context, o *threads.Opened) error {
+	a, _, err := v.threads.ReadArchived(ctx, o.Name)
+	if err != nil || a == nil || a.Object == "" {
+		return err
+	}
+	held, err := v.Holds(ctx, a.Place, a.Object)
+	if err != nil || held {
+		return err
+	}
+	todo := "delete it there first, with perdure unarchive --remove"
+	if a.State == threads.Archiving {
+		todo = "complete that first, with perdure archive"
+	}
+	return fmt.Errorf("%w: it has an object in another archive: %s and --archive %s", fault.ErrInvalid, todo, a.Place)
 }
 
 // put writes an object, reads it back, and fills in its sum and size.
