@@ -9,7 +9,7 @@ import (
 // ArchiveThread moves a thread to the archive.
 type ArchiveThread struct {
 	Thread  string `path:"thread" json:"-" jsonschema:"id of the thread"`
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Reason  string `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 

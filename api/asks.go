@@ -42,7 +42,7 @@ type Reply struct {
 // AnswerAsk answers an ask.
 type AnswerAsk struct {
 	OneAsk
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Reply
 }
 
@@ -55,7 +55,7 @@ type AskReply struct {
 // AnswerAsks answers several asks of a thread, all or none.
 type AnswerAsks struct {
 	Thread  string     `path:"thread" json:"-" jsonschema:"id of the thread"`
-	IfMatch uint64     `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64     `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Answers []AskReply `json:"answers" jsonschema:"the answers"`
 }
 
@@ -67,7 +67,7 @@ type AskList struct {
 // TellProgress reports progress on an open ask.
 type TellProgress struct {
 	OneAsk
-	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Value   json.RawMessage `json:"value" jsonschema:"the progress: any JSON"`
 	Reason  string          `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
@@ -75,7 +75,7 @@ type TellProgress struct {
 // ProvideSecret provides the secret that an ask of kind credential waits for.
 type ProvideSecret struct {
 	OneAsk
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Secret  string `json:"secret" jsonschema:"the secret; it is sealed and appears in no journal, event or response"`
 }
 
@@ -84,7 +84,7 @@ type SendSignal struct {
 	Thread  string          `path:"thread" json:"-" jsonschema:"id of the thread"`
 	Name    string          `path:"name" json:"-" jsonschema:"name of the signal"`
 	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key are delivered once"`
-	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Value   json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
 	Attach  []string        `json:"attach,omitempty" jsonschema:"ids of uploads that the value refers to"`
 }

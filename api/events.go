@@ -47,6 +47,9 @@ func IDOf(seq uint64, life string, done bool) EventID {
 
 const doneSuffix = ".done"
 
+// AnyLife stands for the life in an If-Match that knows only a sequence: SEQ-*.
+const AnyLife = "*"
+
 // Parse returns the sequence and the life of an id, and whether the id marks the
 // end of a stream.
 func (id EventID) Parse() (seq uint64, life string, done bool, err error) {

@@ -94,7 +94,7 @@ type DuePage struct {
 // SeeThread says that someone has seen that a thread has failed.
 type SeeThread struct {
 	Thread  string `path:"thread" json:"-" jsonschema:"id of the thread"`
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Reason  string `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 

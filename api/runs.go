@@ -10,7 +10,7 @@ import (
 // Start describes a run to start.
 type Start struct {
 	Key     string `header:"Idempotency-Key" json:"-" jsonschema:"the same key gives the same run"`
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Trace   string `header:"Traceparent" json:"-" jsonschema:"trace context, kept in the journal"`
 
 	Flow     string            `json:"flow" jsonschema:"name of the flow"`
@@ -60,7 +60,7 @@ type Waited struct {
 // ControlRun controls a run: it cancels, pauses, resumes or retries it.
 type ControlRun struct {
 	OneRun
-	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Reason  string `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 

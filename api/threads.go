@@ -61,7 +61,7 @@ type GetThread struct {
 // UpdateThread changes a thread's title and metadata.
 type UpdateThread struct {
 	Thread   string            `path:"thread" json:"-" jsonschema:"id of the thread"`
-	IfMatch  uint64            `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch  uint64            `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Title    *string           `json:"title,omitempty" jsonschema:"the new title"`
 	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"keys to set; an empty value removes a key"`
 }
@@ -69,7 +69,7 @@ type UpdateThread struct {
 // EraseThread removes a thread.
 type EraseThread struct {
 	Thread     string `path:"thread" json:"-" jsonschema:"id of the thread"`
-	IfMatch    uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	IfMatch    uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Dependents bool   `query:"dependents" json:"-" jsonschema:"erase forks and children too"`
 	Reason     string `query:"reason" json:"-" jsonschema:"why, for the record"`
 }
@@ -93,7 +93,7 @@ var (
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
 		"list threads", doc("The list is complete; a status may lag slightly."))
 	ThreadsGet = define[GetThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
-		"get a thread as it is now", doc("It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, for If-Match."))
+		"get a thread as it is now", doc("It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, and its life if it has one, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,
 		"change a thread's title and metadata")
 	ThreadsErase = define[EraseThread, None]("threads.erase", "DELETE /v1/threads/{thread}", ScopeAdmin,

@@ -210,6 +210,9 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 				if strings.TrimSpace(text) != text || strings.ContainsFunc(text, unicode.IsControl) {
 					return "", nil, api.Invalid("%s: a header cannot carry %q as %s", op.Name, text, f.Key)
 				}
+				if f.Key == "If-Match" && in.FieldByIndex(f.Index).Kind() == reflect.Uint64 {
+					text += "-" + api.AnyLife // an IfSeq is a sequence
+				}
 				if f.Key == "If-Match" || f.Key == "If-None-Match" && text != "*" {
 					text = `"` + text + `"`
 				}

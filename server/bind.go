@@ -127,6 +127,7 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 		return api.Invalid("the query: %v", err)
 	}
 	known := map[string]bool{}
+	var life *string // of the thread, as If-Match has it
 	for _, f := range fields {
 		var texts []string
 		switch f.Where {
@@ -152,6 +153,12 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 			if f.Key == "If-Match" || f.Key == "If-None-Match" {
 				for i := range texts {
 					texts[i] = strings.Trim(strings.TrimPrefix(strings.TrimSpace(texts[i]), "W/"), `"`)
+				}
+			}
+			if f.Key == "If-Match" && len(texts) == 1 && in.FieldByIndex(f.Index).Kind() == reflect.Uint64 {
+				life = new(string)
+				if texts[0], *life, err = cutLife(texts[0]); err != nil {
+					return api.Invalid("header %s: %v", f.Key, err)
 				}
 			}
 		}
@@ -185,6 +192,9 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 		if f.Name == "User" && err == nil {
 			err = c.names(in.FieldByIndex(f.Index).String())
 		}
+	}
+	if err == nil && life != nil {
+		err = c.checkLife(r.Context(), in, *life)
 	}
 	return err
 }

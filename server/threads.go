@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -44,7 +43,7 @@ func (s *Server) createThread(ctx context.Context, c *Call, in *api.CreateThread
 func (c *Call) made(t *perdure.Thread) {
 	c.About(t.ID)
 	c.header.Set("Location", threadPath(t.ID))
-	c.etag(t.Seq)
+	c.etag(t.Seq, t.Life)
 }
 
 // defaultRuns is how many runs come with a thread unless the request says.
@@ -55,12 +54,9 @@ func (s *Server) getThread(ctx context.Context, c *Call, in *api.GetThread) (*pe
 	if err != nil {
 		return nil, err
 	}
-	c.etag(t.Seq)
+	c.etag(t.Seq, t.Life)
 	return t, nil
 }
-
-// etag sets the sequence that a write can name in If-Match.
-func (c *Call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.FormatUint(seq, 10))) }
 
 // statuses are the statuses that threads.list can select.
 var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,

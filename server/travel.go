@@ -33,9 +33,15 @@ func (s *Server) travelRoutes() {
 // stateAt returns a thread at a point. The header ETag names the sequence if that
 // is the present.
 func (c *Call) stateAt(ctx context.Context, in *api.AtThread) (*perdure.Checkpoint, error) {
+	life, err := "", error(nil)
+	if in.At == 0 { // before the state, so that it is not newer than that
+		if life, err = c.Runtime.Tag(ctx, in.Thread); err != nil {
+			return nil, err
+		}
+	}
 	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
 	if err == nil && in.At == 0 {
-		c.etag(at.Seq)
+		c.etag(at.Seq, life)
 	}
 	return at, err
 }
@@ -149,11 +155,15 @@ func values(raw map[string]json.RawMessage) map[string]any {
 }
 
 func (s *Server) rewindThread(ctx context.Context, c *Call, in *api.RewindThread) (*perdure.Rewound, error) {
+	life, err := c.Runtime.Tag(ctx, in.Thread)
+	if err != nil {
+		return nil, err
+	}
 	w, err := c.Runtime.Rewind(ctx, in.Thread, in.To, c.note(in.Reason, in.IfMatch))
 	if err != nil {
 		return nil, err
 	}
-	c.etag(w.Seq)
+	c.etag(w.Seq, life)
 	return w, nil
 }
 
