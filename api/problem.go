@@ -172,6 +172,8 @@ var kinds = []kind{
 	{"not-json", http.StatusUnprocessableEntity, perdure.ErrNotJSON},
 	{"invalid", http.StatusBadRequest, perdure.ErrInvalid},
 	{"full", http.StatusInsufficientStorage, store.ErrFull},
+	{"full", http.StatusInsufficientStorage, archive.ErrFull},
+	{"archive", http.StatusServiceUnavailable, archive.ErrUnavailable},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrUnavailable},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrBusy},
@@ -218,6 +220,9 @@ func ProblemOf(err error) *Problem {
 				}
 			case "full":
 				p.Detail = "the disk of the store is full and needs space; " + later + settle
+				if k.err == archive.ErrFull {
+					p.Detail = plainly(err) + "; free some space there, and repeat it"
+				}
 			}
 			break
 		}
@@ -251,7 +256,7 @@ const (
 // and with long texts truncated.
 func plainly(err error) string {
 	text := err.Error()
-	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: "} {
+	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: ", "archive: "} {
 		text = strings.TrimPrefix(text, name)
 	}
 	text = quoted.ReplaceAllStringFunc(text, func(q string) string {

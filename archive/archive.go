@@ -31,7 +31,8 @@ import (
 type Place interface {
 	// Put writes an object, of at least a byte, and replaces one with that name. When it returns nil,
 	// the object is there to stay. After an error there is the whole new object,
-	// the whole old one, or none, but never a part.
+	// the whole old one, or none, but never a part. An error of the place, not of r, is
+	// ErrFull or ErrUnavailable, also that of other methods.
 	Put(ctx context.Context, name string, r io.Reader) error
 	// Get returns the content of an object. The error, also one of reading, is
 	// ErrNotFound if there is none, and ErrThawing if it cannot be read yet.
@@ -61,6 +62,10 @@ var (
 	// ErrThawing: the object is in cold storage, and has to be brought back before
 	// it can be read. The error says how to ask for that.
 	ErrThawing = errors.New("archive: the object has to be thawed first")
+	// ErrFull: there is no space left where objects are written.
+	ErrFull = errors.New("archive: no space left")
+	// ErrUnavailable: the place cannot be read, or written to, for another reason.
+	ErrUnavailable = errors.New("archive: the archive cannot be used")
 	// ErrInvalid: a name or a URL is not valid.
 	ErrInvalid = errors.New("archive: invalid")
 )

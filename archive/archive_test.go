@@ -17,7 +17,7 @@ func TestDir(t *testing.T) {
 	var paths sync.Map
 	archivetest.Run(t, func(tb testing.TB) archive.Place {
 		path, _ := paths.LoadOrStore(tb, filepath.Join(tb.TempDir(), "deep", "place"))
-		p, err := archive.Open(tb.Context(), "file:"+path.(string))
+		p, err := archive.Dir(path.(string))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func (do during) Read([]byte) (int, error) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for url, want := range map[string]string{"/tmp/x": "no scheme", "file:": "no folder", "s3://bucket": "archive/s3archive", "ftp://x": "ftp"} {
+	for url, want := range map[string]string{"/tmp/x": "no scheme", "file:": "no folder", "file:" + filepath.Join(t.TempDir(), "unmounted"): "there is no folder", "s3://bucket": "archive/s3archive", "ftp://x": "ftp"} {
 		if _, err := archive.Open(t.Context(), url); !errors.Is(err, archive.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%q) = %v; want one that says %q", url, err, want)
 		}

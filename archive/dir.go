@@ -19,11 +19,15 @@ func init() {
 		if path == "" {
 			return nil, fmt.Errorf("%w: the URL names no folder; write it like file:DIR", ErrInvalid)
 		}
+		// One that is missing may be a disk that is not mounted.
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: there is no folder %s; create it, or mount it", ErrInvalid, path)
+		}
 		return Dir(path)
 	})
 }
 
-// Dir returns the place in a folder, which it creates if there is none. An object
+// Dir returns the place in a folder, which it creates if there is none, unlike Open. An object
 // is a file: it is written under another name, synced and renamed, and then its
 // folder is synced. Only the user of the process may read what it creates.
 func Dir(path string) (Place, error) {
@@ -32,9 +36,21 @@ func Dir(path string) (Place, error) {
 		err = os.MkdirAll(path, 0o700)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("archive: %w", err)
+		return nil, failed("opening", path, err)
 	}
 	return &dir{path}, nil
+}
+
+// failed returns an error of the file system as one of the archive.
+func failed(doing, name string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInvalid) {
+		return err
+	}
+	kind := ErrUnavailable
+	if slices.ContainsFunc(fullCodes, func(code error) bool { return errors.Is(err, code) }) {
+		kind = ErrFull
+	}
+	return fmt.Errorf("%w: %s %s: %w", kind, doing, name, err)
 }
 
 type dir struct{ path string }
@@ -57,13 +73,29 @@ func (d *dir) file(name string) (string, error) {
 
 func (d *dir) Put(ctx context.Context, name string, r io.Reader) error {
 	path, err := d.file(name)
-	if err == nil {
-		err = d.put(ctx, path, r)
-	}
 	if err != nil {
-		return fmt.Errorf("archive: writing %s: %w", name, err)
+		return err
 	}
-	return nil
+	from := &source{r: r}
+	if err = d.put(ctx, path, from); from.err != nil {
+		return fmt.Errorf("archive: writing %s: %w", name, from.err)
+	}
+	return failed("writing", name, err)
+}
+
+// source is what is written to an object. It keeps the error of reading it, which is
+// none of the place.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }
 
 func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
@@ -131,9 +163,23 @@ func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%w: %s in %s", ErrNotFound, name, d.URL())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("archive: reading %s: %w", name, err)
+		return nil, failed("reading", name, err)
 	}
-	return f, nil
+	return &object{f, name}, nil
+}
+
+// object is an object that is read.
+type object struct {
+	*os.File
+	name string
+}
+
+func (o *object) Read(p []byte) (int, error) {
+	n, err := o.File.Read(p)
+	if err == io.EOF {
+		return n, err
+	}
+	return n, failed("reading", o.name, err)
 }
 
 func (d *dir) Delete(_ context.Context, name string) error {
@@ -144,14 +190,14 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	folder := filepath.Dir(path)
 	for _, file := range append(leftParts(path), path) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("archive: deleting %s: %w", name, err)
+			return failed("deleting", name, err)
 		}
 	}
 	for folder != d.path && os.Remove(folder) == nil { // only if it is empty
 		folder = filepath.Dir(folder)
 	}
 	if err := syncFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("archive: deleting %s: %w", name, err)
+		return failed("deleting", name, err)
 	}
 	return nil
 }
@@ -200,7 +246,7 @@ func (d *dir) List(ctx context.Context, prefix, after string) iter.Seq2[string, 
 			return errors.Join(err, ctx.Err())
 		})
 		if err != nil {
-			yield("", fmt.Errorf("archive: listing %s: %w", d.URL(), err))
+			yield("", failed("listing", d.URL(), err))
 			return
 		}
 		slices.Sort(names) // a walk orders by folder

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/backup"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 func (s *Server) backupRoutes() {
@@ -36,6 +38,10 @@ func (s *Server) takeBackup(w http.ResponseWriter, r *http.Request, c *Call, _ *
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, store.ErrFull) && c.about.status == 0:
+		p := *api.ProblemOf(err)
+		p.Detail = "the server copies to " + os.TempDir() + ", whose disk is full: free some space there, or start the server with another TMPDIR"
+		return &p
 	case errors.Is(err, backup.ErrUnsupported):
 		return fmt.Errorf("%w: %w", api.ErrUnsupported, err)
 	case c.about.status == 0:

@@ -286,10 +286,12 @@ func (b *bucket) failed(doing, name string, err error) error {
 		return fmt.Errorf("%w: %s in %s", archive.ErrNotFound, name, b.URL())
 	case r.Code == "InvalidObjectState":
 		return fmt.Errorf("%w: %s in %s is in cold storage; ask for it with aws s3api restore-object --bucket %s --key %s --restore-request Days=7 and try again when it is there, which takes minutes to two days", archive.ErrThawing, name, b.URL(), b.name, b.prefix+name)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("s3archive: %s %s: %w", doing, name, err)
 	case r.Code == minio.NoSuchBucket:
-		return fmt.Errorf("s3archive: there is no bucket %s; create it, or name another one: %w", b.name, err)
+		return fmt.Errorf("%w: s3archive: there is no bucket %s; create it, or name another one: %w", archive.ErrUnavailable, b.name, err)
 	case r.StatusCode == 401 || r.StatusCode == 403:
-		return fmt.Errorf("s3archive: the service does not let these keys %s %s; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the region, and that they have s3:PutObject, s3:GetObject and s3:DeleteObject on %s* and s3:ListBucket on the bucket (%s): %w", doing, name, b.name+"/"+b.prefix, r.Code, err)
+		return fmt.Errorf("%w: s3archive: the service does not let these keys %s %s; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the region, and that they have s3:PutObject, s3:GetObject and s3:DeleteObject on %s* and s3:ListBucket on the bucket (%s): %w", archive.ErrUnavailable, doing, name, b.name+"/"+b.prefix, r.Code, err)
 	}
-	return fmt.Errorf("s3archive: cannot %s %s in %s: %w", doing, name, b.URL(), err)
+	return fmt.Errorf("%w: s3archive: cannot %s %s in %s: %w", archive.ErrUnavailable, doing, name, b.URL(), err)
 }

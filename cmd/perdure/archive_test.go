@@ -5,7 +5,6 @@ package main
 import (
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +19,9 @@ func TestArchiveIsKilled(t *testing.T) {
 	for name, scheme := range map[string]string{"sqlite": "sqlite:store.db", "file": "file:store"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
+			dir, kept := t.TempDir(), t.TempDir()
 			command := func(args ...string) *process {
-				return launch(t, dir, []string{"PERDURE_PACE=0s"}, append(args, "--store", scheme, "--archive", "file:kept")...)
+				return launch(t, dir, []string{"PERDURE_PACE=0s"}, append(args, "--store", scheme, "--archive", "file:"+kept)...)
 			}
 			command("run", "research", "What?", "--thread", "t").ends(0)
 			before := command("export", "t").ends(0).said.String()
@@ -42,7 +41,7 @@ func TestArchiveIsKilled(t *testing.T) {
 			command("archive", "t").ends(0)
 			command("show", "t").ends(3)
 			command("erase", "t", "--yes").ends(0)
-			if left, err := os.ReadDir(filepath.Join(dir, "kept")); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(kept); err != nil || len(left) > 0 {
 				t.Errorf("left in the archive: %v, %v", left, err)
 			}
 		})

@@ -1,0 +1,68 @@
+package archive_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/perdure/perdure/archive"
+	"github.com/perdure/perdure/archive/archivetest"
+)
+
+// TestDiskFails fills a small file system under an archive, makes it read-only, and puts
+// a folder in the place of an object.
+func TestDiskFails(t *testing.T) {
+	mnt := t.TempDir()
+	if err := syscall.Mount("tmpfs", mnt, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs the right to mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(mnt, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	p, err := archive.Open(t.Context(), "file:"+mnt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Put(t.Context(), "a/small", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Put(t.Context(), "a/large", strings.NewReader(strings.Repeat("x", 200<<10))); !errors.Is(err, archive.ErrFull) || errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("Put on a full disk: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(mnt, "a", "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archivetest.Read(t.Context(), p, "a/folder"); !errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("reading a folder: %v", err)
+	}
+	if err := syscall.Mount("tmpfs", mnt, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"Put": p.Put(t.Context(), "a/new", strings.NewReader("x")), "Delete": p.Delete(t.Context(), "a/small")} {
+		if !errors.Is(err, archive.ErrUnavailable) {
+			t.Errorf("%s on a read-only disk: %v", what, err)
+		}
+	}
+	if got, err := archivetest.Read(t.Context(), p, "a/small"); err != nil || string(got) != "x" {
+		t.Errorf("it holds %q, %v", got, err)
+	}
+}
+
+// TestReaderFails: an error of what is written is not one of the archive.
+func TestReaderFails(t *testing.T) {
+	p, err := archive.Dir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := &os.PathError{Op: "read", Path: "elsewhere", Err: syscall.EIO}
+	err = p.Put(t.Context(), "a/b", io.MultiReader(strings.NewReader("x"), during(func() error { return broken })))
+	if !errors.Is(err, broken) || errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("Put of what cannot be read: %v", err)
+	}
+}
