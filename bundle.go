@@ -85,7 +85,7 @@ func (b *bundler) write(ctx context.Context) error {
 		{"environment.json", func(w io.Writer) error { return indent(w, b.environment()) }},
 		{"workers.json", func(w io.Writer) error { return b.workers(ctx, w) }},
 		{"journal.jsonl", func(w io.Writer) error { return b.journal(ctx, w) }},
-		{"log.jsonl", b.log},
+		{"log.jsonl", func(w io.Writer) error { return b.log(ctx, w) }},
 	}
 	for _, f := range files {
 		out, err := b.create(f.name)
@@ -369,22 +369,42 @@ func (b *bundler) shape(s *shape, body *journal.Body) {
 	}
 }
 
-// log writes the lines that this process has logged. Their texts are those of the
-// runtime; values of attributes are written only for lines about the thread.
-func (b *bundler) log(w io.Writer) error {
+// log writes the lines about the thread that this process has logged. The same id may be
+// that of another tenant's thread: the name in the store and the ids of runs tell.
+func (b *bundler) log(ctx context.Context, w io.Writer) error {
+	mine := map[[2]string]bool{{"thread", b.name}: true, {"run", b.m.Run}: true}
+	if o, _ := b.r.core.threads.Read(ctx, b.name); o != nil { // what can be read of it
+		for _, run := range o.Thread.Runs {
+			mine[[2]string{"run", run.ID}] = true
+		}
+	}
 	enc := json.NewEncoder(w)
 	for _, line := range b.r.core.book.Lines() {
-		about := b.o.Contents && slices.Contains(line.Attrs, [2]string{"thread", b.m.Thread})
-		for i := range line.Attrs {
-			if !about {
-				line.Attrs[i][1] = ""
-			}
+		if !slices.ContainsFunc(line.Attrs, func(a [2]string) bool { return mine[a] }) {
+			continue
+		}
+		line.Attrs = slices.Clone(line.Attrs) // the book keeps its own
+		for i, a := range line.Attrs {
+			line.Attrs[i][1] = b.logged(a[0], a[1])
 		}
 		if err := enc.Encode(line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// logged returns what stands for the value of an attribute.
+func (b *bundler) logged(name, value string) string {
+	switch name {
+	case "thread":
+		return b.thread(b.m.Thread)
+	case "path":
+		return b.path(value)
+	case "run", "attempt", "of", "next", "deaths":
+		return value
+	}
+	return b.text(value)
 }
 
 func (b *bundler) readme() string {
@@ -395,7 +415,7 @@ postmortem.json   why the run went wrong, who ran it, what it used, what may hav
 environment.json  versions, kind of store, options; no addresses, paths, passwords or keys
 workers.json      the workers that are alive
 journal.jsonl     every entry of the thread without its content: kind, time, size, chain
-log.jsonl         what the runtime that made this file has logged lately, if anything
+log.jsonl         what the runtime that made this file has logged about the thread lately
 `, b.m.Run, b.m.Status, b.now.UTC().Format(time.RFC3339))
 	if b.o.Contents {
 		s.WriteString(`export.jsonl      the thread with all contents; check it with: perdure verify export.jsonl

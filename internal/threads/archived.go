@@ -208,7 +208,7 @@ func (c *Threads) away(ctx context.Context, a *Archived) error {
 		err = c.FinishAway(ctx, a)
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		c.Warn("completing the archiving of a thread", err, "thread", a.ID)
+		c.Warn("completing the archiving of a thread", err, "thread", a.From)
 	}
 	return a.Error()
 }

@@ -78,7 +78,10 @@ func TestBundleHasNoContents(t *testing.T) {
 		var logged bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&logged, nil)).With(canary, canary)
 		k := kit.New(t, nil, perdure.Options{Logger: log, Version: "v7"}, perdure.NewFlow(canary, sick),
-			perdure.NewFlow("child-"+canary, func(context.Context, string) (string, error) { return "", errors.New(canary) }))
+			perdure.NewFlow("child-"+canary, func(context.Context, string) (string, error) { return "", errors.New(canary) }),
+			perdure.NewFlow("retries", func(ctx context.Context, _ string) (string, error) {
+				return perdure.Step(ctx, "s", func(context.Context) (string, error) { return "", errors.New("theirs") }, perdure.Retry(perdure.RetryPolicy{Attempts: 2, Wait: time.Minute}))
+			}))
 		k.MustStart(perdure.StartRequest{Thread: canary, Flow: canary, Input: map[string]string{canary: canary}, Title: canary, User: canary, By: canary, Key: canary, Trace: canary,
 			Metadata: map[string]string{canary: canary}, Budget: map[string]int64{canary: 100}})
 		run := k.WaitFor(canary, perdure.Suspended)
@@ -89,6 +92,10 @@ func TestBundleHasNoContents(t *testing.T) {
 		k.WaitFor(canary, perdure.Failed)
 		kit.NoErr(t, k.Retry(t.Context(), canary, "", perdure.Note{By: canary, Reason: canary}))
 		k.WaitFor(canary, perdure.Failed)
+		other := k.Tenant("other") // with a thread of the same id
+		theirs, err := other.Start(t.Context(), perdure.StartRequest{Thread: canary, Flow: "retries"})
+		kit.NoErr(t, err)
+		_, _ = other.Wait(t.Context(), canary, theirs.ID)
 		title := canary
 		kit.NoErr(t, k.SetMetadata(t.Context(), canary, &title, map[string]string{canary: canary}, perdure.Note{By: canary, Reason: canary}))
 		if !strings.Contains(logged.String(), canary) {
@@ -131,7 +138,10 @@ func TestBundleHasNoContents(t *testing.T) {
 				t.Errorf("the environment lacks %s:\n%s", want, files["environment.json"])
 			}
 		}
-		if !strings.Contains(files["log.jsonl"], `"text":`) || !strings.Contains(files["README.txt"], "no contents") {
+		if !strings.Contains(logged.String(), theirs.ID) || strings.Contains(files["log.jsonl"], theirs.ID) {
+			t.Errorf("the log is about another tenant's thread, or that one was not logged: %s", files["log.jsonl"])
+		}
+		if !strings.Contains(files["log.jsonl"], `["run","`+run.ID+`"],["path","/n`) || !strings.Contains(files["README.txt"], "no contents") {
 			t.Errorf("the log is %s", files["log.jsonl"])
 		}
 
@@ -140,7 +150,7 @@ func TestBundleHasNoContents(t *testing.T) {
 			t.Error("names are missing, or more than names is there")
 		}
 		whole, _ := bundleOf(t, k.Runtime, perdure.BundleOptions{Contents: true})
-		if v, err := perdure.VerifyExport(strings.NewReader(whole["export.jsonl"])); err != nil || !v.OK() || !strings.Contains(whole["README.txt"], "HAS CONTENTS") || !strings.Contains(whole["postmortem.json"], canary) {
+		if v, err := perdure.VerifyExport(strings.NewReader(whole["export.jsonl"])); err != nil || !v.OK() || !strings.Contains(whole["README.txt"], "HAS CONTENTS") || !strings.Contains(whole["postmortem.json"], canary) || !strings.Contains(whole["log.jsonl"], `["error","`+canary) {
 			t.Errorf("the export in it: %+v, %v", v, err)
 		}
 	})

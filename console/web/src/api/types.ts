@@ -632,7 +632,7 @@ export interface paths {
         };
         /**
          * get a thread as it is now
-         * @description It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, for If-Match.
+         * @description It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, and its life if it has one, for If-Match.
          */
         get: operations["threads.get"];
         put?: never;
@@ -2820,7 +2820,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -2852,7 +2852,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -2882,7 +2882,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -3469,7 +3469,7 @@ export interface operations {
             header?: {
                 /** @description the same key gives the same run */
                 "Idempotency-Key"?: string;
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
                 /** @description trace context, kept in the journal */
                 Traceparent?: string;
@@ -3723,7 +3723,7 @@ export interface operations {
                 reason?: string;
             };
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -3749,7 +3749,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -3781,7 +3781,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -3813,7 +3813,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4009,7 +4009,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4128,7 +4128,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4192,7 +4192,7 @@ export interface operations {
             header?: {
                 /** @description the same key gives the same run */
                 "Idempotency-Key"?: string;
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
                 /** @description trace context, kept in the journal */
                 Traceparent?: string;
@@ -4262,7 +4262,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4330,7 +4330,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4364,7 +4364,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4425,7 +4425,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4459,7 +4459,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4525,7 +4525,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
@@ -4557,7 +4557,7 @@ export interface operations {
             header?: {
                 /** @description signals with the same key are delivered once */
                 "Idempotency-Key"?: string;
-                /** @description only if this is the thread's last sequence */
+                /** @description only if this is the thread's last sequence: its ETag */
                 "If-Match"?: string;
             };
             path: {
