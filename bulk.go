@@ -82,6 +82,10 @@ type BulkError struct {
 type BulkPlan struct {
 	Threads int       `json:"threads"` // how many
 	First   []Summary `json:"first"`   // the first ones
+
+	// Archived is how many threads in the archive an erase would also be for, by what the
+	// store knows about them. They stay: jobs are for threads in the store.
+	Archived int `json:"archived,omitempty"`
 }
 
 // defaultRate and maxRate bound [BulkRequest.Rate], and planned is how many threads
@@ -153,6 +157,16 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 		}
 		if p.Threads++; len(p.First) < planned {
 			p.First = append(p.First, s)
+		}
+	}
+	if q.Verb == BulkErase {
+		for a, err := range r.vault().List(ctx, "") {
+			if err != nil {
+				return p, err
+			}
+			if q.Filter.fits(threads.Summary{ID: a.ID, User: a.User, Flow: a.Flow, Status: a.Status, Meta: a.Meta, Created: a.Created, Updated: a.Updated}) {
+				p.Archived++
+			}
 		}
 	}
 	return p, ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -79,7 +80,7 @@ type EraseUserOptions struct {
 // belong to the server: see its operation users.erase.
 //
 // It can be called again after any error, and at the same time by several processes:
-// it continues where it was cut off, and so does [Runtime.Rebuild]. What cannot be
+// it continues where it was cut off, and so do [Runtime.Rebuild] and, after some minutes, workers. What cannot be
 // erased, such as an archived thread in a process without the archive, is an error
 // once everything else is gone.
 //
@@ -216,8 +217,8 @@ func (c *core) eraser(tenant string) *erasure.Eraser {
 	return erasure.New(all.tenant, all.life, c.opts.Archive)
 }
 
-// finishUsers completes erases of users that were interrupted.
-func (c *core) finishUsers(ctx context.Context) error {
+// finishErases completes erases of users, and of archived threads, that were interrupted.
+func (c *core) finishErases(ctx context.Context) error {
 	_, err := erasure.FinishAll(ctx, c.threads, c.eraser)
-	return err
+	return errors.Join(c.runtime(c.threads.Tenant("")).vault().Tidy(ctx), err)
 }

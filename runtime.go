@@ -189,7 +189,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	c.threads.FinishAway = lifecycle.New(c.threads.Tenant(""), 0, nil).FinishAway
 	c.engine = engine.New(c.threads, engine.Options{Version: c.version, Validator: c.opts.Validator, Observer: c.observer(), Lease: c.opts.Lease,
 		Grace: c.opts.Grace, DumpInterval: c.opts.DumpInterval, Development: c.opts.Development, CheckInput: c.checkInput})
-	work := worker.Options{Version: c.version, Flows: map[string]engine.FlowFunc{}, Concurrency: c.opts.Concurrency, Lease: c.opts.Lease, Grace: c.opts.Grace}
+	work := worker.Options{Version: c.version, Flows: map[string]engine.FlowFunc{}, Concurrency: c.opts.Concurrency, Lease: c.opts.Lease, Grace: c.opts.Grace, Finish: c.finishErases}
 	for name, f := range c.flows {
 		work.Flows[name] = f.fn
 	}

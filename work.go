@@ -85,5 +85,5 @@ type Rebuilt struct {
 // reports what it did even if it returns an error.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b, err := upkeep.Rebuild(ctx, r.core.threads)
-	return (*Rebuilt)(b), errors.Join(err, r.vault().Tidy(ctx), r.core.finishUsers(ctx))
+	return (*Rebuilt)(b), errors.Join(err, r.core.finishErases(ctx))
 }

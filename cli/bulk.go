@@ -145,6 +145,9 @@ func (a *app) bulk(ctx context.Context, l *link.Link, f *bulkFlags) error {
 			return err
 		}
 	}
+	if plan.Archived > 0 {
+		a.hint("%s in the archive match too and stay there: %s lists them, perdure erase THREAD erases one, and perdure erase --user USER all of a user", terminal.Count(plan.Archived, "thread", "threads"), a.command("archived", "", ""))
+	}
 	switch {
 	case f.dryRun:
 		a.hint("it would %s; nothing was done", what)

@@ -233,6 +233,21 @@ func (d *doctor) openStore(ctx context.Context) {
 	d.workers(stats)
 	d.moved(ctx, l.Client, stats)
 	d.threads(ctx, l.Runtime)
+	d.erases(ctx, s)
+}
+
+// erases says whether erases of users were interrupted.
+func (d *doctor) erases(ctx context.Context, s store.Store) {
+	n := 0
+	for _, err := range s.List(ctx, threads.ErasingUser, "") {
+		if err != nil {
+			return // other checks say why
+		}
+		n++
+	}
+	if n > 0 {
+		d.note("erases", poor, "repeat perdure erase --user USER; a worker with the archive of the store also completes it, after some minutes", "%s of users under way, or interrupted", terminal.Count(n, "erase", "erases"))
+	}
 }
 
 // moved says where the threads continue if they were migrated to another store.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -53,3 +54,18 @@ type weakStore struct {
 }
 
 func (w weakStore) Weakness() string { return w.why }
+
+// TestDoctorNamesInterruptedErases of users, and none if there are none.
+func TestDoctorNamesInterruptedErases(t *testing.T) {
+	s := memstore.New()
+	d := &doctor{app: testApp(terminal.Terminal{})}
+	if d.erases(t.Context(), s); len(d.found) != 0 {
+		t.Errorf("the doctor says %+v", d.found)
+	}
+	if _, err := s.Put(t.Context(), threads.ErasingUser+"tenant/user", []byte("{}"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if d.erases(t.Context(), s); len(d.found) != 1 || d.found[0].Status != poor || !strings.Contains(d.found[0].Fix, "erase --user") {
+		t.Errorf("the doctor says %+v", d.found)
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 func memoryCommand(a *app) *cobra.Command {
-	list := operation(a, "list [NS]", "  perdure memory list\n  perdure memory list users/ada --q tone", api.MemoryList, func(a *app, page *api.MemoryPage) error {
+	list := operation(a, "list [NS]", "  perdure memory list\n  perdure memory list user/ada --q tone", api.MemoryList, func(a *app, page *api.MemoryPage) error {
 		if len(page.Items) == 0 {
 			a.hint("nothing is remembered there")
 			return nil
@@ -26,13 +26,13 @@ func memoryCommand(a *app) *cobra.Command {
 	})
 	list.Use = "list [NAMESPACE]"
 
-	get := operation(a, "get PLACE", "  perdure memory get users/ada/tone", api.MemoryGet, func(a *app, item *memory.Item) error {
+	get := operation(a, "get PLACE", "  perdure memory get user/ada/tone", api.MemoryGet, func(a *app, item *memory.Item) error {
 		a.term.PrintValue(render.Value(item.Value))
 		return nil
 	})
 	get.Long = ""
 
-	put := operation(a, "put PLACE VALUE", "  perdure memory put users/ada/tone friendly\n  perdure memory put users/ada/limits '{\"daily\": 3}' --ttl 86400", api.MemoryPut, func(a *app, item *memory.Item) error {
+	put := operation(a, "put PLACE VALUE", "  perdure memory put user/ada/tone friendly\n  perdure memory put user/ada/limits '{\"daily\": 3}' --ttl 86400", api.MemoryPut, func(a *app, item *memory.Item) error {
 		a.hint("remembered, version %s", safe.Label(item.Version))
 		return nil
 	})
@@ -46,12 +46,12 @@ func memoryCommand(a *app) *cobra.Command {
 		return nil
 	}
 
-	remove := operation(a, "delete PLACE", "  perdure memory delete users/ada/tone", api.MemoryDelete, func(*app, *api.None) error { return nil })
+	remove := operation(a, "delete PLACE", "  perdure memory delete user/ada/tone", api.MemoryDelete, func(*app, *api.None) error { return nil })
 	return group(&cobra.Command{
 		Use:     "memory",
 		Short:   "view and change values remembered beyond threads",
-		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: users/ada/tone. Write a slash inside a part as %2F.",
-		Example: "  perdure memory list users/ada\n  perdure memory put users/ada/tone '\"friendly\"'\n  perdure memory get users/ada/tone\n  perdure memory delete users/ada/tone",
+		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: user/ada/tone. Write a slash inside a part as %2F.\nWhat agents remember about a user is below user/USER.",
+		Example: "  perdure memory list user/ada\n  perdure memory put user/ada/tone '\"friendly\"'\n  perdure memory get user/ada/tone\n  perdure memory delete user/ada/tone",
 	}, list, get, put, remove)
 }
 
@@ -60,7 +60,7 @@ func segments(place string) ([]string, error) {
 	parts := strings.Split(strings.Trim(place, "/"), "/")
 	for i, p := range parts {
 		if p == "" {
-			return nil, fmt.Errorf("%q is not a place such as users/ada/tone", place)
+			return nil, fmt.Errorf("%q is not a place such as user/ada/tone", place)
 		}
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "%2F", "/"), "%2f", "/")
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server"
 )
 
@@ -24,6 +25,21 @@ func TestEraseUserWithTokens(t *testing.T) {
 
 	site.Token = user
 	site.Do("POST", "/v1/threads/t/runs", `{"flow":"ask","input":"x"}`).Want(202)
+	site.Do("POST", "/v1/tickets", `{"thread":"t"}`).Want(201)
+	site.Token = other
+	site.Do("POST", "/v1/threads/u/runs", `{"flow":"ask","input":"x"}`).Want(202)
+	site.Do("POST", "/v1/tickets", `{"thread":"u"}`).Want(201)
+	tickets := func() (n int) {
+		for _, err := range threads.Behind(site.Runtime).All.Store.List(t.Context(), "ticket/", "") {
+			servertest.Check(t, err)
+			n++
+		}
+		return n
+	}
+	if n := tickets(); n != 2 {
+		t.Errorf("there are %d tickets", n)
+	}
+	site.Token = user
 	site.Do("DELETE", "/v1/users/ada", "").Problem(403, "scope")
 	site.Do("GET", "/v1/users/ada", "").Problem(403, "scope")
 	site.Token = admin
@@ -40,6 +56,9 @@ func TestEraseUserWithTokens(t *testing.T) {
 		t.Errorf("receipts %+v and %+v", first, again)
 	}
 	site.Do("GET", "/v1/threads/t", "").Problem(404, "no-thread")
+	if n := tickets(); n != 1 {
+		t.Errorf("%d tickets are left, want that of the other user", n)
+	}
 	authWant(t, tokens, other, "bob")
 	for _, s := range servertest.Must(tokens.List(t.Context(), "acme"))(t) {
 		if s.User == "ada" || s.Subject == "ada" {

@@ -172,6 +172,15 @@ func (m *Memory) Put(ctx context.Context, ns Namespace, key string, value any, o
 	if err != nil {
 		return "", shelfError(ns, key, err)
 	}
+	if m.inRun {
+		// After the write: if the user was not being erased yet, the erase finds it.
+		if gone, err := engine.IsErasedWithUser(ctx); err != nil {
+			return "", err
+		} else if gone {
+			err := m.shelf.Delete(context.WithoutCancel(ctx), ns, key, item.Version)
+			return "", errors.Join(fmt.Errorf("agent: remembering %q: %w, with everything of its user", key, perdure.ErrErased), shelfError(ns, key, err))
+		}
+	}
 	return string(item.Version), nil
 }
 

@@ -592,6 +592,35 @@ func TestRunningJobsAreBounded(t *testing.T) {
 	}
 }
 
+// TestPlanOfAnEraseCountsArchivedThreads that match its filter: they stay.
+func TestPlanOfAnEraseCountsArchivedThreads(t *testing.T) {
+	kit.Bubble(t, "archived", func(t *testing.T) {
+		k := kit.New(t, memstore.New(), attic(t, 0), kit.EchoFlow("echo"))
+		for id, user := range map[string]string{"a": "ann", "b": "ann", "c": "bob"} {
+			run := k.MustStart(perdure.StartRequest{Thread: id, Flow: "echo", User: user, Metadata: map[string]string{"of": user}})
+			k.WaitForRun(id, run.ID, perdure.Succeeded)
+			if id != "b" {
+				_, err := k.Archive(t.Context(), id, perdure.Note{})
+				kit.NoErr(t, err)
+			}
+		}
+		for _, c := range []struct {
+			q             perdure.BulkRequest
+			here, archive int
+		}{
+			{perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{User: "ann"}}, 1, 1},
+			{perdure.BulkRequest{Verb: perdure.BulkErase, All: true}, 1, 2},
+			{perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{Metadata: map[string]string{"of": "bob"}}}, 0, 1},
+			{perdure.BulkRequest{Verb: perdure.BulkErase, Filter: perdure.ListOptions{Status: perdure.Failed}}, 0, 0},
+			{perdure.BulkRequest{Verb: perdure.BulkExport, All: true}, 1, 0},
+		} {
+			if p, err := k.PlanBulk(t.Context(), c.q); err != nil || p.Threads != c.here || p.Archived != c.archive {
+				t.Errorf("the plan of %+v is %+v, %v; want %d and %d", c.q, p, err, c.here, c.archive)
+			}
+		}
+	})
+}
+
 // TestRequestsThatMakeNoSense are refused.
 func TestRequestsThatMakeNoSense(t *testing.T) {
 	rt := kit.Runtime(t, memstore.New(), perdure.Options{})

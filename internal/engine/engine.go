@@ -145,6 +145,19 @@ func TenantOf(ctx context.Context) (*threads.Tenant, error) {
 	return f.pass.engine.threads.Tenant(f.pass.thread.Tenant), nil
 }
 
+// IsErasedWithUser reports whether the thread that a context's run belongs to was erased
+// with everything of its user: see threads.Tenant.
+func IsErasedWithUser(ctx context.Context) (bool, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return false, err
+	}
+	p := f.pass
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.engine.opts.Lease) // the pass may have been fenced
+	defer cancel()
+	return p.engine.threads.Tenant(p.thread.Tenant).IsErasedWithUser(ctx, p.name, p.thread.User, p.thread.Created)
+}
+
 // CheckLeaf returns an error unless a context is that of a leaf step, which may
 // not call verbs from then on.
 func CheckLeaf(ctx context.Context, what string) error {

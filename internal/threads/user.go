@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -159,6 +160,43 @@ func (r *Tenant) NoteErased(ctx context.Context, user, kind, self, head string) 
 		return nil
 	}
 	return err
+}
+
+// IsErasedWithUser reports whether a thread of a user, made at a time, is gone because
+// everything of the user was or is being erased. What the user is given by code that
+// still runs for the thread has to go again: a caller that has just written it and is
+// told false knows that the erase will find it.
+func (r *Tenant) IsErasedWithUser(ctx context.Context, name, user string, made int64) (bool, error) {
+	if user == "" {
+		return false, nil
+	}
+	err := r.All.CheckErased(ctx, name)
+	gone := errors.Is(err, fault.ErrErased)
+	if err == nil {
+		gone, err = r.All.IsDropped(ctx, name)
+	}
+	if !gone {
+		return false, err
+	}
+	if a, _, err := r.All.ReadArchived(ctx, name); err != nil || a != nil && a.State != Erasing {
+		return false, err // it is in the archive, or was restored
+	}
+	of := r.Part + "/" + r.UserHash(user)
+	_, err = r.All.Store.Get(ctx, ErasingUser+of)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err == nil, err
+	}
+	cell, err := r.All.Store.Get(ctx, ErasedUser+of)
+	if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil // only the thread was erased
+		}
+		return false, err
+	}
+	var last struct {
+		Ended int64 `json:"ended"`
+	}
+	return json.Unmarshal(cell.Value, &last) == nil && made <= last.Ended, nil
 }
 
 // ReceiptDigest returns what a receipt says about a thread: a hash of the hash of its

@@ -24,13 +24,15 @@ type sweepMark struct {
 	After string `json:"after,omitempty"` // how far the current or interrupted sweep has come
 }
 
-// Sweep goes through all journals from time to time until the context ends.
-func Sweep(ctx context.Context, t *threads.Threads) {
-	(&sweeper{threads: t, every: sweepInterval}).run(ctx)
+// Sweep goes through all journals from time to time until the context ends. Finish, if
+// it is not nil, is called with each sweep, to complete what others left half done.
+func Sweep(ctx context.Context, t *threads.Threads, finish func(context.Context) error) {
+	(&sweeper{threads: t, every: sweepInterval, finish: finish}).run(ctx)
 }
 
 type sweeper struct {
 	threads *threads.Threads
+	finish  func(context.Context) error
 	every   time.Duration
 	seen    store.Version // of the cell at the last look; "" if there was none
 }
@@ -73,6 +75,11 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 	}
 	if _, err := s.threads.ExpireUploads(ctx); err != nil {
 		s.threads.Warn("removing old uploads", err)
+	}
+	if s.finish != nil {
+		if err := s.finish(ctx); err != nil && ctx.Err() == nil {
+			s.threads.Warn("completing interrupted erases", err)
+		}
 	}
 	shown := time.Now()
 	b := &rebuilder{threads: s.threads}

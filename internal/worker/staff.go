@@ -37,6 +37,8 @@ type Options struct {
 	Concurrency int                        // how many runs a worker executes at a time
 	Lease       time.Duration              // how long a worker may be silent
 	Grace       time.Duration              // how long running steps may continue when a worker is stopped
+	// Finish completes what others left half done. It is called from time to time.
+	Finish func(context.Context) error
 }
 
 // New returns the workers of a runtime.

@@ -116,7 +116,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 		}()
 	}
 	go w.watchOthers(watching)
-	go upkeep.Sweep(watching, s.threads)
+	go upkeep.Sweep(watching, s.threads, s.opts.Finish)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
