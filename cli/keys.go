@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/store"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +28,7 @@ func keysCommand(a *app) *cobra.Command {
 		}
 		rows := [][]string{{"SEALS", "KEY", "USES", "STATE"}}
 		for _, k := range out.Keys {
-			state := "can be removed"
+			state := "unused: can be removed, unless it is new"
 			switch {
 			case k.Missing:
 				state = "missing: put it back"
@@ -106,7 +108,11 @@ func warnOfKeys(ctx context.Context, rt *perdure.Runtime, log *slog.Logger) {
 	if err != nil {
 		return // the store says so itself
 	}
-	ring, _ := credentials.Ring()
+	ring, err := credentials.Ring()
+	if errors.Is(err, store.ErrKey) {
+		log.Error("PERDURE_KEYS cannot be read, so no credential can be opened or given", "error", err)
+		return
+	}
 	for id, n := range counts {
 		if ring == nil || !ring.Holds(id) {
 			log.Error("credentials need a key that PERDURE_KEYS lacks; put it back, and remove it when perdure keys says so", "key", id, "credentials", n)

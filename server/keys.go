@@ -49,8 +49,11 @@ func (s *Server) listKeys(ctx context.Context, c *Call, _ *api.Nothing) (*api.Ke
 		return nil, err
 	}
 	var named seal.Named
-	if ring, err := credentials.Ring(); err == nil {
+	switch ring, err := credentials.Ring(); {
+	case err == nil:
 		named = ring
+	case errors.Is(err, store.ErrKey): // it cannot be read: no key is missing
+		return nil, err
 	}
 	out.Keys = append(out.Keys, usesOf(ofCredentials, named, counts, false)...)
 	return out, nil
@@ -59,14 +62,21 @@ func (s *Server) listKeys(ctx context.Context, c *Call, _ *api.Nothing) (*api.Ke
 // usesOf returns the keys of a ring, and those that are missing in it, by what needs
 // them. Every key in counts is needed if it is registered, even where nothing uses it.
 func usesOf(of string, ring seal.Named, counts map[string]int, registered bool) (all []api.KeyUse) {
-	current := ""
+	current, spare := "", map[string]bool{} // spare are those of the ring that nothing needs
 	if ring != nil {
 		current = ring.Primary()
 		counts[current] += 0
 	}
+	if all, ok := ring.(interface{ IDs() []string }); ok && ring != nil {
+		for _, id := range all.IDs() {
+			if _, needed := counts[id]; !needed {
+				counts[id], spare[id] = 0, true
+			}
+		}
+	}
 	for id, n := range counts {
 		all = append(all, api.KeyUse{Of: of, ID: id, Current: id == current && ring != nil, Missing: ring != nil && !ring.Holds(id) || ring == nil && id != "",
-			Uses: n, Needed: n > 0 || registered || id == current})
+			Uses: n, Needed: n > 0 || registered && !spare[id] || id == current})
 	}
 	slices.SortFunc(all, func(a, b api.KeyUse) int {
 		if a.Current != b.Current {

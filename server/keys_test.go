@@ -67,7 +67,7 @@ func TestKeys(t *testing.T) {
 	if n := rotate(site); n != 6 {
 		t.Errorf("%d data keys were rotated", n)
 	}
-	wantKeys(site, "store b 6 current:true missing:false needed:true")
+	wantKeys(site, "store b 6 current:true missing:false needed:true; store a 0 current:false missing:false needed:false")
 	site = on("b")
 	site.Do("GET", "/v1/threads/t3", "").Want(200)
 
@@ -87,7 +87,16 @@ func TestKeys(t *testing.T) {
 	if n := rotate(site); n != 3 {
 		t.Errorf("%d credentials were rotated", n)
 	}
-	wantKeys(site, "credentials b 3 current:true missing:false needed:true")
+	wantKeys(site, "credentials b 3 current:true missing:false needed:true; credentials a 0 current:false missing:false needed:false")
+	t.Setenv("PERDURE_KEYS", ringText("b")+",")
+	if p := site.Do("GET", "/v1/keys", "").Problem(409, "unsealed"); !strings.Contains(string(p.Body), "part 2 of the ring") {
+		t.Errorf("a ring that cannot be read is %s", p.Body)
+	}
+	t.Setenv("PERDURE_KEYS", "b:"+strings.SplitN(ringText("c"), ":", 2)[1]) // other bytes
+	if part := servertest.Decode[api.Rotation](site.Do("POST", "/v1/keys/rotate", `{"after":"credentials"}`), 200); !strings.Contains(part.Problem, "3 credentials were not rotated") {
+		t.Errorf("rotating with other bytes under the same id = %+v", part)
+	}
+	t.Setenv("PERDURE_KEYS", ringText("b"))
 	site.Do("POST", "/v1/keys/rotate", `{"after":"x y"}`).Problem(400, "invalid")
 
 	people := servertest.People{"other": {Subject: "other", Tenant: "other", Scopes: []api.Scope{api.ScopeAdmin}}}

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,7 +71,13 @@ func Rotate(ctx context.Context, rt *perdure.Runtime, after string, most int, te
 			break
 		}
 		after, most = v.Cell, most-1
-		if id := keyOf(v.Value); id == "" || id == keys.Primary() {
+		switch id := keyOf(v.Value); id {
+		case "":
+			continue
+		case keys.Primary(): // unless another key has that id now
+			if _, err := c.open(ctx, keys, v, tenants); errors.Is(err, store.ErrKey) {
+				failed, why = failed+1, cmp.Or(why, err)
+			}
 			continue
 		}
 		done, err := c.shelf.Rewrite(ctx, v.Cell, func(v shelf.Value) (json.RawMessage, error) { return c.rewrap(ctx, keys, v, tenants) })
@@ -98,6 +105,29 @@ func (c *Credentials) rewrap(ctx context.Context, keys *seal.Ring, v shelf.Value
 	if err := json.Unmarshal(v.Value, &s); err != nil || s.Key == nil || keys.Current(s.Key) || len(v.Namespace) != 1 {
 		return nil, nil
 	}
+	o, err := c.open(ctx, keys, v, tenants)
+	if err != nil {
+		return nil, err
+	}
+	if s.Key, err = keys.Wrap(ctx, o.key, o.bound); err != nil {
+		return nil, err
+	}
+	s.Tenant = o.tenant
+	return strict.Encode(&s)
+}
+
+// opened is the data key of a credential, what it is bound to, and whose it is.
+type opened struct {
+	key, bound []byte
+	tenant     string
+}
+
+// open unwraps the data key of a credential.
+func (c *Credentials) open(ctx context.Context, keys *seal.Ring, v shelf.Value, tenants []string) (*opened, error) {
+	var s sealedSecret
+	if err := json.Unmarshal(v.Value, &s); err != nil || len(v.Namespace) != 1 {
+		return nil, err
+	}
 	candidates := append([]string{s.Tenant, c.shelf.Tenant()}, tenants...)
 	i := slices.IndexFunc(candidates, func(tenant string) bool { return c.shelf.OfTenant(tenant).Holds(v.Cell) })
 	if i < 0 {
@@ -106,12 +136,5 @@ func (c *Credentials) rewrap(ctx context.Context, keys *seal.Ring, v shelf.Value
 	of := &Credentials{c.shelf.OfTenant(candidates[i])}
 	bound := of.boundTo(v.Namespace[0], v.Key)
 	key, err := keys.Unwrap(ctx, s.Key, bound)
-	if err != nil {
-		return nil, err
-	}
-	if s.Key, err = keys.Wrap(ctx, key, bound); err != nil {
-		return nil, err
-	}
-	s.Tenant = candidates[i]
-	return strict.Encode(&s)
+	return &opened{key, bound, candidates[i]}, err
 }

@@ -71,6 +71,9 @@ func NewRing(primary string, keys map[string][]byte) (*Ring, error) {
 	return r, nil
 }
 
+// IDs returns the ids of the keys, in order.
+func (r *Ring) IDs() []string { return slices.Sorted(maps.Keys(r.keys)) }
+
 // ParseRing parses a ring from the text of a flag or variable: ids and keys in
 // base64, as in "2026-11:q83v…=,2026-05:EjRW…=". The first key is the primary.
 // Errors match store.ErrKey and never show a key.
