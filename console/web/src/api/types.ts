@@ -1470,6 +1470,7 @@ export interface components {
         BulkPlan: {
             threads: number;
             first: components["schemas"]["Summary"][];
+            archived?: number;
         };
         BulkRequest: {
             /** @description what to do to each thread: cancel, retry, erase, archive or export */
