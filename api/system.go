@@ -37,6 +37,9 @@ type Stats struct {
 	Streams  int            `json:"streams" jsonschema:"open event streams of this server"`
 	Uptime   int64          `json:"uptime" jsonschema:"seconds since this server started"`
 	Version  string         `json:"version" jsonschema:"of this server"`
+
+	// Durability is the class of store.Durability.
+	Durability string `json:"durability" jsonschema:"what writes that the store has acknowledged survive: none, process (the death of a process) or power (a power failure)" schema:"enum=none|process|power"`
 }
 
 // Identity is whom a token stands for.

@@ -181,7 +181,8 @@ func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.St
 		streams = 0
 	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
-		Streams: streams, Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
+		Streams: streams, Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version,
+		Durability: store.DurabilityOf(threads.Behind(s.rt).All.Store).String()}, nil
 }
 
 // getMetrics also works when the store does not answer: the other metrics are

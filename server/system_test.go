@@ -35,7 +35,7 @@ func TestStatsCountThreads(t *testing.T) {
 	plainWait(s, plainStart(s, "a", "echo", `"x"`))
 	plainWait(s, plainStart(s, "b", "yes", `2`))
 	stats := servertest.Decode[api.Stats](s.Do("GET", "/v1/stats", ""), 200)
-	if stats.Threads != 2 || stats.Statuses["succeeded"] != 1 || stats.Statuses["suspended"] != 1 || stats.Asks != 2 || stats.Version != "test" {
+	if stats.Threads != 2 || stats.Statuses["succeeded"] != 1 || stats.Statuses["suspended"] != 1 || stats.Asks != 2 || stats.Version != "test" || stats.Durability != "none" {
 		t.Errorf("the stats are %+v", stats)
 	}
 	workers := servertest.Decode[api.WorkerList](s.Do("GET", "/v1/workers", ""), 200)

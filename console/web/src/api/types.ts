@@ -2371,6 +2371,8 @@ export interface components {
             uptime: number;
             /** @description of this server */
             version: string;
+            /** @description what writes that the store has acknowledged survive: none, process (the death of a process) or power (a power failure) */
+            durability: string;
         };
         Summary: {
             id: string;

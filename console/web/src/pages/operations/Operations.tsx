@@ -1,6 +1,6 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCan, useMe, useStats } from "@/api/queries";
-import { count, many } from "@/lib/text";
+import { many } from "@/lib/text";
 import { duration } from "@/lib/time";
 import { Page } from "@/ui/Page";
 import { TabPanel, Tabs } from "@/ui/Tabs";
@@ -27,7 +27,7 @@ export default function Operations() {
   const tabs = [
     { id: "trouble", label: "Trouble", count: trouble.data?.threads.length },
     { id: "workers", label: "Workers", count: stats?.workers },
-    { id: "usage", label: "Usage" },
+    { id: "usage", label: "Usage and store" },
     { id: "retention", label: "Retention" },
     { id: "bulk", label: "Bulk jobs" },
     { id: "archive", label: "Archive and audit" },
@@ -40,7 +40,7 @@ export default function Operations() {
       actions={
         stats && (
           <p className="text-xs text-faint">
-            version {stats.version} · up {duration(stats.uptime * 1000)} · {many(stats.streams, "stream")} · {count(stats.threads)} threads
+            version {stats.version} · up {duration(stats.uptime * 1000)} · {many(stats.streams, "stream")} · {many(stats.threads, "thread")}
           </p>
         )
       }

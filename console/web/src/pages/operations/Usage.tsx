@@ -1,7 +1,10 @@
 import type { ReactNode } from "react";
+import { useStats } from "@/api/queries";
 import { cx } from "@/lib/cx";
+import type { Tone } from "@/lib/status";
 import { bytes, count, dollars } from "@/lib/text";
 import { Failed, Loading } from "@/ui/Empty";
+import { Badge } from "@/ui/Status";
 import { Panel } from "@/ui/Table";
 import { Time } from "@/ui/Time";
 import { useUsage } from "./queries";
@@ -45,6 +48,7 @@ export function Usage() {
           Counted <Time at={u.counted} />. An erased thread takes its numbers with it.
         </p>
       </Panel>
+      <Store />
       <Panel title="Quotas">
         {bounded ? (
           <ul className="divide-y divide-line">
@@ -59,6 +63,27 @@ export function Usage() {
         )}
       </Panel>
     </>
+  );
+}
+
+const survives: Record<string, { tone: Tone; text: string }> = {
+  power: { tone: "done", text: "What is acknowledged survives a power failure." },
+  process: { tone: "ask", text: "What is acknowledged survives the death of a process, kill -9 included, but not a power failure." },
+  none: { tone: "bad", text: "What is acknowledged is gone with the process. Use this store for tests only." },
+};
+
+/** What the store's acknowledged writes survive. */
+function Store() {
+  const { data: stats } = useStats();
+  const said = stats && survives[stats.durability];
+  if (!said) return null;
+  return (
+    <Panel title="Store">
+      <p className="flex flex-wrap items-center gap-2 px-4 py-3">
+        <Badge tone={said.tone}>durable: {stats.durability}</Badge>
+        {said.text}
+      </p>
+    </Panel>
   );
 }
 
