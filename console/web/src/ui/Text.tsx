@@ -5,7 +5,7 @@ import { Button } from "./Button";
 
 /** Text from outside on one line. */
 export const Line = ({ text, className }: { text: string; className?: string }) => (
-  <bdi title={text.length > 60 ? oneLine(text, 2000) : undefined} className={cx("truncate", className)}>
+  <bdi title={text.length > 60 ? oneLine(text, 2000) : undefined} className={cx("inline-block max-w-full truncate align-bottom", className)}>
     {oneLine(text)}
   </bdi>
 );

@@ -1,3 +1,4 @@
+import { useMutation } from "@tanstack/react-query";
 import { Layers } from "lucide-react";
 import { useState } from "react";
 import { api, Problem, type Schemas } from "@/api/client";
@@ -121,15 +122,7 @@ function BeginDialog({ onClose }: { onClose(): void }) {
   const [plan, setPlan] = useState<Schemas["BulkPlan"]>();
   const filter = { status: status || undefined, flow: flow.trim() || undefined };
   const request = { verb, filter, all: filter.status || filter.flow ? undefined : true };
-  const look = useDoing(
-    (found: Schemas["BulkPlan"]) => `The job would find ${many(found.threads, "thread")}`,
-    "The plan could not be made",
-    async () => {
-      const found = await api.post("/v1/bulk/plan", { body: request });
-      setPlan(found);
-      return found;
-    },
-  );
+  const look = useMutation({ mutationFn: () => api.post("/v1/bulk/plan", { body: request }), onSuccess: setPlan });
   const begin = useDoing(
     () => "The job has begun",
     "The job could not begin",
@@ -152,7 +145,7 @@ function BeginDialog({ onClose }: { onClose(): void }) {
       about="It does one thing to all threads that the filter selects, in the background. Threads that change after it began are left alone."
       actions={
         <>
-          <Button busy={look.isPending && "Looking …"} onClick={() => look.mutate(undefined)}>
+          <Button busy={look.isPending && "Looking …"} onClick={() => look.mutate()}>
             Look what it finds
           </Button>
           <Button look={verb === "erase" ? "danger" : "main"} disabled={!plan || plan.threads === 0} busy={begin.isPending && "Beginning …"} onClick={() => begin.mutate(undefined)}>

@@ -6,7 +6,7 @@ import { useCan } from "@/api/queries";
 import { Button } from "@/ui/Button";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Status } from "@/ui/Status";
-import { Cell, Panel, Row, Table } from "@/ui/Table";
+import { Panel } from "@/ui/Table";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
 import { PostMortemDialog } from "./PostMortem";
@@ -34,31 +34,25 @@ export function Trouble() {
   return (
     <>
       <Panel title="Runs that need attention">
-        <Table label="Runs that need attention" head={["Status", "Thread", "Flow", "Since", ""]}>
+        <ul aria-label="Runs that need attention" className="divide-y divide-line">
           {threads.map((thread) => (
-            <Row key={thread.id}>
-              <Cell>
+            <li key={thread.id} className="flex flex-wrap items-center gap-x-3 gap-y-1.5 px-4 py-2">
+              <span className="w-28">
                 <Status status={thread.status} />
-              </Cell>
-              <Cell className="max-w-80">
-                <Link to="/threads/$thread" params={{ thread: thread.id }} className="flex text-accent hover:underline">
-                  <Line text={thread.title || thread.id} />
-                </Link>
-              </Cell>
-              <Cell>
+              </span>
+              <Link to="/threads/$thread" params={{ thread: thread.id }} className="flex min-w-0 flex-[1_1_12rem] text-accent hover:underline">
+                <Line text={thread.title || thread.id} />
+              </Link>
+              <span className="flex min-w-0 flex-[1_1_12rem] items-baseline gap-2 text-soft">
                 <Line text={thread.flow ?? ""} />
-              </Cell>
-              <Cell className="whitespace-nowrap">
-                <Time at={thread.updated} />
-              </Cell>
-              <Cell>
-                <div className="flex justify-end gap-2">
-                  {thread.status !== "damaged" && (
-                    <Button size="small" icon={<Stethoscope aria-hidden />} aria-label={`Post-mortem of ${thread.id}`} onClick={() => setOpen(thread.id)}>
-                      Post-mortem
-                    </Button>
-                  )}
-                  {mayRun && thread.status !== "damaged" && (
+                <Time at={thread.updated} className="shrink-0 text-faint" />
+              </span>
+              {thread.status !== "damaged" && (
+                <span className="flex gap-2">
+                  <Button size="small" icon={<Stethoscope aria-hidden />} aria-label={`Post-mortem of ${thread.id}`} onClick={() => setOpen(thread.id)}>
+                    Post-mortem
+                  </Button>
+                  {mayRun && (
                     <Button
                       size="small"
                       icon={<RotateCw aria-hidden />}
@@ -69,11 +63,11 @@ export function Trouble() {
                       Retry
                     </Button>
                   )}
-                </div>
-              </Cell>
-            </Row>
+                </span>
+              )}
+            </li>
           ))}
-        </Table>
+        </ul>
       </Panel>
       {more && <p className="text-soft">There are more. The list of threads shows all of them, by status.</p>}
       {open && <PostMortemDialog thread={open} onClose={() => setOpen(undefined)} onRetry={mayRun ? () => retry.mutate(open) : undefined} />}

@@ -15,6 +15,7 @@ import { useWorking } from "./queries";
 export function Workers() {
   const workers = useWorkers();
   const live = workers.data?.workers ?? [];
+  const hosts = live.some((worker) => worker.host !== undefined); // not everyone may see them
   return (
     <>
       {workers.error && <Failed error={workers.error} again={() => void workers.refetch()} />}
@@ -26,16 +27,20 @@ export function Workers() {
       )}
       {live.length > 0 && (
         <Panel title="Workers">
-          <Table label="Workers" head={["Worker", "Host", "Process", "Code", "Flows", "Since"]}>
+          <Table label="Workers" head={["Worker", ...(hosts ? ["Host", "Process"] : []), "Code", "Flows", "Since"]}>
             {live.map((worker) => (
               <Row key={worker.id}>
                 <Cell className="font-mono text-xs" title={worker.id}>
                   {worker.id.slice(0, 8)}
                 </Cell>
-                <Cell>
-                  <Line text={worker.host ?? ""} />
-                </Cell>
-                <Cell className="tabular-nums">{worker.pid}</Cell>
+                {hosts && (
+                  <>
+                    <Cell>
+                      <Line text={worker.host ?? ""} />
+                    </Cell>
+                    <Cell className="tabular-nums">{worker.pid}</Cell>
+                  </>
+                )}
                 <Cell className="font-mono text-xs" title={worker.version}>
                   {worker.version?.slice(0, 8)}
                 </Cell>

@@ -98,7 +98,7 @@ export default function Travel() {
     if (!sides || !comparing) return left;
     const right = view({ thread: sides.with, at: sides.and, life: (other ? otherJournal.data : entries)?.[0]?.life });
     return (
-      <div className="grid min-h-full divide-line max-lg:divide-y lg:grid-cols-2 lg:divide-x">
+      <div className="grid min-h-full grid-cols-[minmax(0,1fr)] divide-line max-lg:divide-y lg:grid-cols-2 lg:divide-x">
         <Side name="A" thread={other ? thread : undefined} seq={shown}>
           {left}
         </Side>
@@ -163,7 +163,7 @@ export default function Travel() {
               )}
             </OtherThread>
           )}
-          <div className="grid min-h-0 flex-1 lg:grid-cols-[20rem_minmax(0,1fr)]">
+          <div className="grid min-h-0 flex-1 grid-cols-[minmax(0,1fr)] lg:grid-cols-[20rem_minmax(0,1fr)]">
             <aside aria-label="Events of the journal" className="min-h-0 border-line bg-panel max-lg:hidden lg:border-r">
               <Entries entries={entries} marks={marks} at={at} and={other ? undefined : and} onMove={move} />
             </aside>

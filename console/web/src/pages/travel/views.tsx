@@ -102,7 +102,7 @@ function Call({ name, args }: { name: string; args: string }) {
   );
 }
 
-const elsewhere = (key: string) => key === "agent.messages" || key.startsWith("agent.file:") || key.startsWith("agent.file-info:");
+const elsewhere = (key: string) => key === "agent.messages" || key === "agent.todos" || key.startsWith("agent.file:") || key.startsWith("agent.file-info:");
 
 export function StateView({ thread, at }: Point) {
   const state = useStateAt(thread, at);
@@ -140,7 +140,7 @@ export function StateView({ thread, at }: Point) {
                 </ul>
               </Part>
             )}
-            <Part title="State" note={hidden > 0 ? `${many(hidden, "key")} with messages and files are on their own tabs` : undefined}>
+            <Part title="State" note={hidden > 0 ? `${many(hidden, "key")} with messages, files and todos ${hidden === 1 ? "is" : "are"} shown apart` : undefined}>
               {Object.keys(own).length > 0 ? <Json value={own} open={2} /> : <p className="text-soft">{hidden > 0 ? "Nothing else is in the state." : "The state is empty."}</p>}
             </Part>
             {data.facts && Object.keys(data.facts).length > 0 && (
