@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Run(ctx, cli.Options{}, stageFlows()...))
+	os.Exit(cli.Run(ctx, cli.Options{}, append(stageFlows(), troubleFlows()...)...))
 }
 
 type stageRefund struct {

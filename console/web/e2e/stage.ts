@@ -47,7 +47,7 @@ export class Stage {
     child.stdout.on("data", read);
     child.stderr.on("data", read);
     await until(async () => {
-      if (child.exitCode !== null) throw new Error(`the server has ended: ${this.log}`);
+      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`the server has ended: ${this.log}`);
       this.url = /http:\/\/127\.0\.0\.1:\d+/.exec(this.log)?.[0] ?? "";
       return this.url !== "" && (await fetch(`${this.url}/healthz`).then((r) => r.ok, () => false));
     }, () => `the server is ready: ${this.log}`);
@@ -65,6 +65,12 @@ export class Stage {
   /** Starts it again at the same address. */
   async again() {
     await this.start(new URL(this.url).host);
+  }
+
+  /** Starts it again if it has died. It may die again at once. */
+  async revive() {
+    const child = this.process;
+    if (child && (child.exitCode !== null || child.signalCode !== null)) await this.again().catch(() => {});
   }
 
   /** Runs a command of the program in the folder of the server. */

@@ -61,24 +61,26 @@ function Head({ ask }: { ask: Ask }) {
       <h2 className="outside text-lg" dir="auto">
         {plain(ask.prompt || "An answer is needed")}
       </h2>
-      <dl className="flex flex-wrap items-center gap-x-4 gap-y-1 text-soft">
-        <Fact name="Thread">
-          <Link to="/threads/$thread" params={{ thread: ask.thread }} className="inline-flex max-w-72 text-accent hover:underline">
-            <Line text={thread?.title || ask.thread} />
-          </Link>
-        </Fact>
-        {run && <Fact name="Flow">{oneLine(run.flow, 80)}</Fact>}
-        {thread?.user && <Fact name="Owner">{oneLine(thread.user, 80)}</Fact>}
-        <Fact name="Asked">
-          <Time at={ask.asked} />
-        </Fact>
-        {ask.expires && ask.status === "open" && (
-          <Fact name="Expires">
-            <Time at={ask.expires} className="font-medium text-ask" />
+      <div className="flex flex-wrap items-center gap-x-4 gap-y-1 text-soft">
+        <dl className="contents">
+          <Fact name="Thread">
+            <Link to="/threads/$thread" params={{ thread: ask.thread }} className="inline-flex max-w-72 text-accent hover:underline">
+              <Line text={thread?.title || ask.thread} />
+            </Link>
           </Fact>
-        )}
+          {run && <Fact name="Flow">{oneLine(run.flow, 80)}</Fact>}
+          {thread?.user && <Fact name="Owner">{oneLine(thread.user, 80)}</Fact>}
+          <Fact name="Asked">
+            <Time at={ask.asked} />
+          </Fact>
+          {ask.expires && ask.status === "open" && (
+            <Fact name="Expires">
+              <Time at={ask.expires} className="font-medium text-ask" />
+            </Fact>
+          )}
+        </dl>
         <Copy text={() => `${location.origin}${basePath}/asks/${encodeURIComponent(ask.id)}`} label="Copy link" what="Copy a link to this ask" />
-      </dl>
+      </div>
     </header>
   );
 }

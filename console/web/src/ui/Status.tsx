@@ -118,5 +118,5 @@ export function WhyText({ why, className }: { why: Why; className?: string }) {
 
 function When({ why }: { why: Why }) {
   const text = whyWhen(why, useNow());
-  return text ? <span className="shrink-0 tabular-nums opacity-80">{text}</span> : null;
+  return text ? <span className="shrink-0 tabular-nums">{text}</span> : null;
 }

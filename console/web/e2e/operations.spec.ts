@@ -1,0 +1,129 @@
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { shoot, Stage, until, useBrowser } from "./stage";
+
+let stage: Stage;
+let admin: string;
+const open = useBrowser();
+beforeAll(async () => {
+  stage = await Stage.serve();
+  admin = stage.token("root", "--scopes", "admin");
+});
+afterAll(() => stage?.end());
+
+async function signIn(page: Page, path: string, token: string) {
+  await page.goto(stage.url + path);
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL((url) => !url.pathname.includes("/login"));
+}
+
+const me = (token: string) => fetch(`${stage.url}/v1/me`, { headers: { Authorization: `Bearer ${token}` } });
+const status = async (thread: string) => (await stage.api<{ status: string }>("GET", `/v1/threads/${thread}`, undefined, admin)).status;
+
+test("a token is created, shown once, works, and is revoked", async () => {
+  const page = await open();
+  await signIn(page, "/console/operations?tab=tokens", admin);
+  await page.getByRole("button", { name: "Create a token" }).click();
+  await page.getByLabel("Acts as").fill("ann");
+  await page.getByRole("checkbox", { name: /^answer/ }).uncheck();
+  await page.getByLabel("What for").fill("the shop");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  const secret = (await page.getByTestId("secret").innerText()).trim();
+  const known = await me(secret);
+  expect(known.status).toBe(200);
+  expect(await known.json()).toMatchObject({ subject: "ann", scopes: ["read", "run"] });
+  await page.getByRole("button", { name: "I have copied it" }).click();
+  await page.getByRole("row", { name: /ann.*the shop/ }).waitFor();
+  expect(await page.content()).not.toContain(secret);
+  await shoot(page, "operations-tokens");
+  await page.getByRole("button", { name: "Revoke the token of ann" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await page.getByRole("row", { name: /ann.*revoked/ }).waitFor();
+  await expect.poll(async () => (await me(secret)).status).toBe(401);
+});
+
+test("a session that has ended leads to the login, and from there back", async () => {
+  const leaving = stage.token("leaving", "--scopes", "read");
+  const page = await open();
+  await signIn(page, "/console/operations?tab=workers", leaving);
+  await page.getByRole("row", { name: /echo/ }).waitFor();
+  await shoot(page, "operations-workers");
+  const { tokens } = await stage.api<{ tokens: { id: string; subject: string }[] }>("GET", "/v1/tokens", undefined, admin);
+  const id = tokens.find((token) => token.subject === "leaving")?.id;
+  const revoked = await fetch(`${stage.url}/v1/tokens/${id}`, { method: "DELETE", headers: { Authorization: `Bearer ${admin}` } });
+  expect(revoked.status).toBe(204);
+  await expect.poll(async () => (await me(leaving)).status).toBe(401);
+  await page.reload();
+  await page.waitForURL(/\/login/);
+  await page.getByLabel("Token").fill(admin);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL(/\/operations\?tab=workers/);
+  await page.getByRole("tab", { name: "Tokens" }).waitFor();
+});
+
+test("a token that may only read sees neither tokens nor buttons that change", async () => {
+  writeFileSync(join(stage.folder, "broken"), "");
+  const thread = await stage.run("failing", "soap", { title: "Soap" }, admin);
+  await until(async () => (await status(thread)) === "failed", () => "the failure");
+  const page = await open();
+  await signIn(page, "/console/operations", stage.token("guest", "--scopes", "read"));
+  await page.getByRole("button", { name: `Post-mortem of ${thread}` }).waitFor();
+  expect(await page.getByRole("button", { name: /^Retry/ }).count()).toBe(0);
+  expect(await page.getByRole("tab", { name: "Tokens" }).count()).toBe(0);
+  await page.getByRole("tab", { name: "Bulk jobs" }).click();
+  await page.getByText("There are no bulk jobs").waitFor();
+  expect(await page.getByRole("button", { name: "Begin a job" }).count()).toBe(0);
+});
+
+test("a failed run has a post-mortem, and a bulk job retries it", async () => {
+  const page = await open();
+  await signIn(page, "/console/operations", admin);
+  await page.getByRole("button", { name: /^Post-mortem of/ }).first().click();
+  await page.getByRole("dialog").getByText("the supplier is closed").first().waitFor();
+  await shoot(page, "operations-postmortem");
+  await page.getByRole("button", { name: "Close" }).last().click();
+  rmSync(join(stage.folder, "broken"));
+  await page.getByRole("tab", { name: "Bulk jobs" }).click();
+  await page.getByRole("button", { name: "Begin a job" }).click();
+  await page.getByRole("button", { name: "Look what it finds" }).click();
+  await page.getByRole("button", { name: "retry 1 thread" }).click();
+  await page.getByRole("row", { name: /retry.*status failed.*1 done/ }).waitFor();
+  await shoot(page, "operations-bulk");
+  await page.getByRole("tab", { name: "Trouble" }).click();
+  await page.getByText("Nothing is stuck").waitFor();
+});
+
+test("a chain is verified", async () => {
+  const thread = await stage.run("echo", "hello", {}, admin);
+  await until(async () => (await status(thread)) === "succeeded", () => "the echo");
+  const page = await open();
+  await signIn(page, "/console/operations?tab=archive", admin);
+  await page.getByLabel("Id of the thread").fill(thread);
+  await page.getByRole("button", { name: "Verify" }).click();
+  await page.getByText(/The chain of \d+ entries is intact/).waitFor();
+  await shoot(page, "operations-archive");
+});
+
+test("a run that kills its workers is quarantined, and goes on after a retry", async () => {
+  const deadly = join(stage.folder, "deadly");
+  writeFileSync(deadly, "");
+  const thread = await stage.run("deadly", "x", { title: "Poison" }, admin);
+  await until(
+    async () => {
+      await stage.revive();
+      return (await status(thread).catch(() => "")) === "quarantined";
+    },
+    () => "the quarantine",
+  );
+  const page = await open();
+  await signIn(page, "/console/operations", admin);
+  await page.getByRole("listitem").filter({ hasText: /quarantined\s*Poison/ }).waitFor();
+  await shoot(page, "operations-trouble");
+  rmSync(deadly);
+  await page.getByRole("button", { name: `Retry ${thread}` }).click();
+  await page.getByText("Nothing is stuck").waitFor();
+  await until(async () => (await status(thread)) === "succeeded", () => "the end after the retry");
+});
