@@ -93,8 +93,14 @@ test("a fork with another input goes another way, and both are compared", async 
   await page.getByRole("button", { name: "Compare both" }).click();
   await page.getByText("The threads share their first 2 events.").waitFor();
   await page.getByRole("tab", { name: "Branches" }).click();
+  const branches = page.getByRole("list", { name: "Branches" });
+  await branches.getByText("forked at 2").waitFor();
+  await branches.getByText("coffee", { exact: true }).waitFor();
   await page.goto(`${stage.url}/console/threads/coffee/travel?tab=branches`);
-  await page.getByText("forked at 2").waitFor();
+  await page.getByRole("button", { name: `Compare with ${thread}` }).click();
+  await page.getByText("The threads share their first 2 events.").waitFor();
+  await page.getByRole("tab", { name: "Branches" }).click();
+  await branches.getByText("forked at 2").waitFor();
   await shoot(page, "travel-branches");
 });
 

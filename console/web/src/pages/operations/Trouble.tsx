@@ -5,7 +5,7 @@ import { api } from "@/api/client";
 import { useCan } from "@/api/queries";
 import { Button } from "@/ui/Button";
 import { Empty, Failed, Loading } from "@/ui/Empty";
-import { Status } from "@/ui/Status";
+import { Status, WhyText } from "@/ui/Status";
 import { Panel } from "@/ui/Table";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
@@ -43,10 +43,11 @@ export function Trouble() {
               <Link to="/threads/$thread" params={{ thread: thread.id }} className="flex min-w-0 flex-[1_1_12rem] text-accent hover:underline">
                 <Line text={thread.title || thread.id} />
               </Link>
-              <span className="flex min-w-0 flex-[1_1_12rem] items-baseline gap-2 text-soft">
+              <span className="flex min-w-0 flex-[0_1_9rem] items-baseline gap-2 text-soft">
                 <Line text={thread.flow ?? ""} />
                 <Time at={thread.updated} className="shrink-0 text-faint" />
               </span>
+              {thread.why && <WhyText why={thread.why} className="flex-[2_1_18rem]" />}
               {thread.status !== "damaged" && (
                 <span className="flex gap-2">
                   <Button size="small" icon={<Stethoscope aria-hidden />} aria-label={`Post-mortem of ${thread.id}`} onClick={() => setOpen(thread.id)}>

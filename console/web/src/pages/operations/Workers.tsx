@@ -97,7 +97,7 @@ function Working() {
   if (!threads.length) return null;
   return (
     <Panel title="Being executed now">
-      <Table label="Being executed now" head={["Thread", "Flow", "Last change"]}>
+      <Table label="Being executed now" head={["Thread", "Flow", "Step", "Worker", "Last change"]}>
         {threads.map((thread) => (
           <Row key={thread.id}>
             <Cell className="max-w-80">
@@ -107,6 +107,12 @@ function Working() {
             </Cell>
             <Cell>
               <Line text={thread.flow ?? ""} />
+            </Cell>
+            <Cell className="max-w-80 font-mono text-xs">
+              <Line text={thread.why?.step ?? ""} />
+            </Cell>
+            <Cell className="font-mono text-xs" title={thread.why?.worker}>
+              {thread.why?.worker?.slice(0, 8)}
             </Cell>
             <Cell className="whitespace-nowrap">
               <Time at={thread.updated} />

@@ -35,7 +35,7 @@ export function useTrouble() {
   return useQuery({
     queryKey: opsKeys.trouble(),
     queryFn: async ({ signal }) => {
-      const pages = await Promise.all(troubles.map((status) => api.get("/v1/threads", { query: { status, limit: perStatus }, signal })));
+      const pages = await Promise.all(troubles.map((status) => api.get("/v1/threads", { query: { status, limit: perStatus, why: true }, signal })));
       return { threads: pages.flatMap((page) => page.threads), more: pages.some((page) => page.next !== undefined) };
     },
     placeholderData: keepPreviousData,
@@ -46,7 +46,7 @@ export function useTrouble() {
 export const useWorking = () =>
   useQuery({
     queryKey: opsKeys.working(),
-    queryFn: ({ signal }) => api.get("/v1/threads", { query: { status: "running", limit: 50 }, signal }),
+    queryFn: ({ signal }) => api.get("/v1/threads", { query: { status: "running", limit: 50, why: true }, signal }),
     refetchInterval: 5_000,
     placeholderData: keepPreviousData,
   });
