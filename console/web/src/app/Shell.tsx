@@ -198,6 +198,10 @@ const helpKeys: [string[], string][] = [
   [["j"], "Next row"],
   [["k"], "Previous row"],
   [["Enter"], "Open"],
+  [["a"], "Approve, in the inbox"],
+  [["e"], "Edit, in the inbox"],
+  [["r"], "Reject, in the inbox"],
+  [["x"], "Select, in the inbox"],
   [["Esc"], "Close"],
   [["?"], "This help"],
 ];
