@@ -5,34 +5,8 @@ export type Status = Schemas["Summary"]["status"];
 export type Tone = "done" | "work" | "ask" | "wait" | "bad" | "idle";
 
 /** Why a thread does not move, or that it does. */
-export interface Why {
-  state: WhyState;
-  text: string;
-  since?: string;
-  until?: string;
-  step?: string;
-  attempt?: number;
-  attempts?: number;
-  worker?: string;
-}
-
-export type WhyState =
-  | "working"
-  | "queued"
-  | "person"
-  | "signal"
-  | "sleep"
-  | "retry"
-  | "child"
-  | "no-worker"
-  | "lease"
-  | "paused"
-  | "blocked"
-  | "quarantined"
-  | "failed"
-  | "done"
-  | "idle"
-  | "moved";
+export type Why = Schemas["Why"];
+export type WhyState = Why["state"];
 
 export const statuses: Exclude<Status, "">[] = [
   "queued",

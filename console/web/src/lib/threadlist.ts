@@ -1,7 +1,7 @@
 import type { Schemas } from "@/api/client";
 import type { Status, Why } from "./status";
 
-export type ThreadRow = Schemas["Summary"] & { why?: Why };
+export type ThreadRow = Schemas["Summary"];
 
 export interface ThreadFilter {
   q: string;

@@ -3,13 +3,14 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, type MouseEvent, type RefObject, useEffect, useRef, useState } from "react";
 import { cx } from "@/lib/cx";
 import { compact, dollars, shortId } from "@/lib/text";
-import { type ThreadRow, whyOf } from "@/lib/threadlist";
+import type { ThreadRow } from "@/lib/threadlist";
 import { useHotkeys } from "@/app/hotkeys";
 import { basePath } from "@/app/place";
 import { Status, WhyText } from "@/ui/Status";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
+import { useWhy } from "./live";
 
 const columns =
   "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.2fr)_6rem_4rem_minmax(12rem,2fr)_7rem_3.5rem_4.5rem] 2xl:grid-cols-[6.5rem_minmax(9rem,1.4fr)_7rem_6rem_minmax(12rem,2fr)_10rem_4rem_4rem_5rem]";
@@ -123,7 +124,7 @@ function Name({ row }: { row: ThreadRow }) {
 }
 
 const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
-  const why = whyOf(row);
+  const why = useWhy(row);
   return (
     <div className={cx(columns, "h-full")}>
       <span role="cell" className="flex">
@@ -158,7 +159,7 @@ const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
 });
 
 const Card = memo(function Card({ row }: { row: ThreadRow }) {
-  const why = whyOf(row);
+  const why = useWhy(row);
   return (
     <div className="flex h-full flex-col justify-center gap-1 px-4">
       <div role="cell" className="flex items-center gap-2">

@@ -1,10 +1,10 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
 import { type News, useNews } from "@/app/news";
-import type { Status } from "@/lib/status";
-import { joinThreads, type ThreadFilter, type ThreadRow } from "@/lib/threadlist";
+import type { Status, Why } from "@/lib/status";
+import { joinThreads, type ThreadFilter, type ThreadRow, whyAges, whyOf } from "@/lib/threadlist";
 
 const pageSize = 200; // the most for which the server says why
 const searched = 5_000; // threads that a search looks at
@@ -16,14 +16,14 @@ export function useThreadList(filter: ThreadFilter) {
     queryKey: [...keys.threads(), status, flow, user],
     initialPageParam: "",
     queryFn: ({ pageParam, signal }) =>
-      api.get("/v1/threads", { query: { limit: pageSize, after: pageParam, status: status as Status, flow, user }, signal }),
+      api.get("/v1/threads", { query: { limit: pageSize, why: true, after: pageParam, status: status as Status, flow, user }, signal }),
     getNextPageParam: (page) => page.next || undefined,
     staleTime: Number.POSITIVE_INFINITY,
   });
   const changes = useChanges(query.dataUpdatedAt);
   const pages = query.data?.pages;
   const rows = useMemo(
-    () => joinThreads((pages ?? []).map((page) => page.threads as ThreadRow[]), changes, filter, !query.hasNextPage),
+    () => joinThreads((pages ?? []).map((page) => page.threads), changes, filter, !query.hasNextPage),
     [pages, changes, filter, query.hasNextPage],
   );
   const loaded = (pages?.length ?? 0) * pageSize;
@@ -45,7 +45,7 @@ function useChanges(readAt: number): Map<string, ThreadRow | null> {
       return;
     }
     if (news.kind === "gone") waiting.current.set(news.thread, null);
-    else waiting.current.set(news.thread.id, news.thread as ThreadRow);
+    else waiting.current.set(news.thread.id, news.thread);
     timer.current ??= setTimeout(() => {
       timer.current = undefined;
       const come = waiting.current;
@@ -60,4 +60,18 @@ function useChanges(readAt: number): Map<string, ThreadRow | null> {
     if (readAt) setChanges((before) => (before.size > 2_000 ? new Map() : before));
   }, [readAt]);
   return changes;
+}
+
+/** Why a row that is in view does not move, read again when it changes, and now and then while it waits. */
+export function useWhy(row: ThreadRow): Why {
+  const { data } = useQuery({
+    queryKey: [...keys.threads(), "why", row.id, row.updated],
+    queryFn: async ({ signal }) => (await api.get("/v1/threads/{thread}", { path: { thread: row.id }, query: { runs: 1 }, signal })).why ?? null,
+    enabled: whyAges(row),
+    initialData: row.why,
+    staleTime: 15_000,
+    refetchInterval: 15_000,
+    retry: false,
+  });
+  return data ?? whyOf(row);
 }
