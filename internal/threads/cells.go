@@ -50,7 +50,7 @@ func (r *Tenant) spans(q Query) (order string, spans []span) {
 // strayFrom is by how much the time in the name of a thread differs from the time of
 // its creation, in microseconds, for the thread to be a stray. Imports are strays, and
 // threads whose name was made long before their first entry.
-const strayFrom = int64(time.Second / time.Microsecond)
+const strayFrom = int64(10 * time.Second / time.Microsecond)
 
 // isStray reports whether the name of a thread tells little of when it was created.
 func isStray(incarnation string, created int64) bool {
