@@ -316,3 +316,41 @@ func TestListsAfterACrashAnywhere(t *testing.T) {
 		})
 	}
 }
+
+// between calls then before the first write of a cell of the index, once it is set.
+type between struct {
+	store.Store
+	then func()
+}
+
+func (b *between) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if then := b.then; then != nil && threads.IsIndex(key) {
+		b.then = nil
+		then()
+	}
+	return b.Store.Put(ctx, key, value, prev)
+}
+
+// A writer whose summary was overtaken between its announcement and its cells removes
+// these: no summary tells of them, so an erase would not find them.
+func TestCellsOfAnOvertakenSummaryGo(t *testing.T) {
+	inner := memstore.New()
+	s := &between{Store: inner}
+	slow := kit.Runtime(t, s, perdure.Options{}, indexFlows...)
+	fast := kit.Runtime(t, kit.Plain(inner), perdure.Options{}, indexFlows...)
+	batched := kit.Runtime(t, inner, perdure.Options{}, indexFlows...)
+	_, err := slow.Create(t.Context(), perdure.CreateRequest{Thread: "t"})
+	kit.NoErr(t, err)
+	overtook := false
+	s.then = func() {
+		overtook = true
+		kit.NoErr(t, fast.SetMetadata(t.Context(), "t", nil, map[string]string{"color": "red"}, perdure.Note{}))
+		kit.NoErr(t, batched.SetMetadata(t.Context(), "t", nil, map[string]string{"color": "green"}, perdure.Note{}))
+	}
+	kit.NoErr(t, slow.SetMetadata(t.Context(), "t", nil, map[string]string{"color": "blue"}, perdure.Note{}))
+	if !overtook {
+		t.Fatal("nothing was written to the index")
+	}
+	kit.NoErr(t, fast.Erase(t.Context(), "t", perdure.EraseOptions{}))
+	kit.WantNothing(t, inner)
+}

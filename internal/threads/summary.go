@@ -206,8 +206,8 @@ func (c *Threads) replaceSummary(ctx context.Context, name string, change func(w
 			var was Summary
 			known := json.Unmarshal(old.Value, &was) == nil
 			s, changes := change(was, known)
-			if !changes {
-				added, gone = nil, nil
+			if !changes { // cells that another writer is about to write stay
+				added, gone = nil, without(without(written, c.indexKeys(name, was)), was.Pending)
 				return nil, ErrNothing
 			}
 			s.replaces(was)
