@@ -60,7 +60,7 @@ type Thread struct {
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 	Moved    string            `json:"moved,omitempty"`   // the store where it continues, see [MovedError]
-	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs
+	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs, and for the past
 }
 
 // ImportInfo says that a thread, or the thread it was forked from, was imported
@@ -180,7 +180,7 @@ func (r *Runtime) GetPage(ctx context.Context, thread string, p RunPage) (*Threa
 	if o == nil {
 		return nil, err
 	}
-	t, infoErr := r.threadInfo(ctx, o, p)
+	t, infoErr := r.presentInfo(ctx, o, p)
 	t.ID = cmp.Or(t.ID, thread) // its first entry may be damaged
 	return t, errors.Join(err, infoErr)
 }
@@ -196,6 +196,18 @@ func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) 
 		return nil, err
 	}
 	return r.runInfo(ctx, o, found)
+}
+
+// presentInfo is threadInfo for a thread as it is now, which also says why it does not
+// move.
+func (r *Runtime) presentInfo(ctx context.Context, o *threads.Opened, p RunPage) (*Thread, error) {
+	info, err := r.threadInfo(ctx, o, p)
+	if p.Before > 0 {
+		return info, err
+	}
+	why, whyErr := r.why(ctx, o)
+	info.Why = why
+	return info, errors.Join(err, whyErr)
 }
 
 func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) (*Thread, error) {
@@ -216,11 +228,6 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) 
 	if t.ID != "" {
 		var err error
 		info.Life, err = r.tenant.Tag(ctx, o.Name, t.ID)
-		errs = append(errs, err)
-	}
-	if p.Before == 0 {
-		why, err := r.why(ctx, o)
-		info.Why = why
 		errs = append(errs, err)
 	}
 	runs := slices.Concat(t.Runs, t.Inbox)

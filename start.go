@@ -171,7 +171,7 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	return r.threadInfo(ctx, o, RunPage{})
+	return r.presentInfo(ctx, o, RunPage{})
 }
 
 // ownKeys is the prefix of package agent's keys in the state.

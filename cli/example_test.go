@@ -70,7 +70,7 @@ func ExampleRun_options() {
 	fmt.Println("exit code", <-ended, "after", seen.n.Load(), "step")
 	// Output:
 	// "hello ann"
-	// {"flows":[{"name":"greet"}]}
+	// {"flows":[{"name":"greet","input":{"type":"string"}}]}
 	// exit code 0 after 1 step
 }
 

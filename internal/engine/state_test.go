@@ -320,6 +320,7 @@ func (l *living) Append(ctx context.Context, name string, after uint64, entries 
 		if err = errors.Join(err, err2); err != nil {
 			l.seen[last] = err.Error()
 		} else {
+			thread.Why = nil // it is about the present
 			l.seen[last] = asJSON(c) + "\n" + asJSON(thread)
 		}
 	}

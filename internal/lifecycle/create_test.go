@@ -48,7 +48,7 @@ func TestCreateMakesAThreadWithoutARun(t *testing.T) {
 			State: map[string]any{"n": 41, "list": []string{"a", "b"}, "fact/likes": "tea", "large": large}}
 		made, err := k.Create(ctx, q)
 		kit.NoErr(t, err)
-		want := &perdure.Thread{ID: "t", Title: "title", User: "ann", Metadata: q.Metadata, Created: made.Created, Updated: made.Created, Seq: 1, Spent: made.Spent}
+		want := &perdure.Thread{ID: "t", Title: "title", User: "ann", Metadata: q.Metadata, Created: made.Created, Updated: made.Created, Seq: 1, Spent: made.Spent, Why: &perdure.Why{State: perdure.WhyIdle, Text: "it has no run", Since: made.Created}}
 		if d := cmp.Diff(want, made); d != "" || len(made.Spent) > 0 {
 			t.Error(d)
 		}

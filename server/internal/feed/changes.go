@@ -14,7 +14,8 @@ import (
 // Changes finds what has changed in the list of a tenant's threads, and reads only
 // that: threads are listed by status and the time of their last change, so those that
 // have changed since the last look come first. Now and then it reads all of them, in
-// case that the clock of another node is wrong.
+// case that the clock of another node is wrong, or that a thread came back from the
+// archive, with the times that it had, while as many others went.
 type Changes[T any] struct {
 	Tenant *threads.Tenant
 	// List yields the threads that a query selects, after a cursor unless that is "".

@@ -69,7 +69,8 @@ func TestChangesAreTheList(t *testing.T) {
 			ctx := t.Context()
 			for i := range kit.Sized(150, 400, 400) {
 				id := fmt.Sprint("t", rand.IntN(12))
-				switch rand.IntN(8) {
+				what := rand.IntN(8)
+				switch what {
 				case 0:
 					_ = k.Erase(ctx, id, perdure.EraseOptions{})
 				case 1:
@@ -84,7 +85,9 @@ func TestChangesAreTheList(t *testing.T) {
 					_, _ = k.Start(ctx, perdure.StartRequest{Thread: id, Flow: []string{"echo", "ask"}[rand.IntN(2)], Input: "x"})
 				}
 				time.Sleep([]time.Duration{0, time.Second, time.Minute, 3 * time.Minute, time.Hour}[rand.IntN(5)])
-				if rand.IntN(3) == 0 {
+				// Between two looks, a thread that goes hides one that comes back: Look finds
+				// the latter only when it reads all threads.
+				if what > 2 && rand.IntN(3) == 0 {
 					continue
 				}
 				synctest.Wait()
