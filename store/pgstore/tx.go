@@ -239,7 +239,11 @@ func (t *tx) write(ctx context.Context, r *request, invalid error) error {
 	if t.ended != nil {
 		return t.ended
 	}
-	for _, ended := range []error{t.wasCut(), context.Cause(t.ctx), ctx.Err()} {
+	var closed error // what Close cuts off may not have been yet
+	if t.xid == "" && t.s.life.Err() != nil {
+		closed = store.ErrClosed
+	}
+	for _, ended := range []error{t.wasCut(), closed, context.Cause(t.ctx), ctx.Err()} {
 		if ended != nil {
 			t.end(ended, nil)
 			return t.ended
