@@ -56,10 +56,11 @@ cluster: ## eight processes on one PostgreSQL server, and three nodes without on
 ci: console-check test cross long cluster ## what CI runs
 
 .PHONY: lint
-lint: ## format, vet, staticcheck
+lint: ## format, vet, staticcheck, and actionlint for the workflows
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt these files:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck ./...
+	$(GO) tool $(TOOLS) actionlint
 
 .PHONY: cross
 cross: ## vet what knows about systems for macOS and Windows, build it for another Linux
@@ -116,3 +117,7 @@ fuzz: ## each fuzz target for a minute
 api: ## accept a change of the public API into testdata/api, and of the HTTP API into docs
 	$(UPDATE)
 	go test ./api -run Docs -update
+
+.PHONY: weight
+weight: ## accept a change of what the kernel, SQLite and the stock binary import into testdata/weight.txt
+	$(GO) test . -run TestWeight -update

@@ -167,26 +167,6 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// TestKernelStaysLight keeps what an import of the kernel and of SQLite brings.
-func TestKernelStaysLight(t *testing.T) {
-	count := func(pkgs ...string) int {
-		args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, pkgs...)
-		modules := map[string]bool{}
-		for m := range strings.Lines(goCmd(t, args...)) {
-			if m = strings.TrimSpace(m); m != "" && m != module {
-				modules[m] = true
-			}
-		}
-		return len(modules)
-	}
-	if n := count("."); n != 0 {
-		t.Errorf("the kernel brings %d foreign modules, want none", n)
-	}
-	if n := count(".", "./store/sqlitestore"); n > 4 {
-		t.Errorf("kernel and sqlitestore bring %d foreign modules, want at most 4 (see docs/adr)", n)
-	}
-}
-
 func TestFilesAreShort(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -313,5 +293,25 @@ func TestGuaranteesNameTests(t *testing.T) {
 		if !tests[string(m[1])] {
 			t.Errorf("docs/guarantees.md names %s, which does not exist", m[1])
 		}
+	}
+}
+
+// TestWorkflowRunsTheTargetsOfCI fails if the workflow and make ci differ.
+func TestWorkflowRunsTheTargetsOfCI(t *testing.T) {
+	targets := func(file, pattern, separators string) []string {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(data)
+		if m == nil {
+			t.Fatalf("%s has no targets (%s)", file, pattern)
+		}
+		return strings.FieldsFunc(string(m[1]), func(r rune) bool { return strings.ContainsRune(separators, r) })
+	}
+	local := targets("Makefile", `(?m)^ci: (.*?) ##`, " ")
+	workflow := targets(".github/workflows/ci.yml", `(?m)^ +target: \[(.*)\]$`, ", ")
+	if !slices.Equal(local, workflow) {
+		t.Errorf("make ci runs %q, the workflow %q", local, workflow)
 	}
 }
