@@ -60,7 +60,7 @@ type Thread struct {
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 	Moved    string            `json:"moved,omitempty"`   // the store where it continues, see [MovedError]
-	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs, and for the past
+	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs, for the past, and if what tells cannot be read
 }
 
 // ImportInfo says that a thread, or the thread it was forked from, was imported
@@ -206,8 +206,12 @@ func (r *Runtime) presentInfo(ctx context.Context, o *threads.Opened, p RunPage)
 		return info, err
 	}
 	why, whyErr := r.why(ctx, o)
+	if whyErr != nil { // the thread itself was read
+		r.core.threads.Log.Debug("explaining why a thread does not move", "thread", o.Thread.ID, "error", whyErr)
+		return info, err
+	}
 	info.Why = why
-	return info, errors.Join(err, whyErr)
+	return info, err
 }
 
 func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) (*Thread, error) {

@@ -254,6 +254,9 @@ func (r *Runtime) whyRetry(ctx context.Context, o *threads.Opened, path string, 
 	w.State, w.Step, w.Since, w.Until = WhyRetry, tree.Names(path), clock.Stamp(wait.Since), clock.Stamp(wait.Due)
 	w.Attempt, w.Attempts = body.Attempt+1, body.Most
 	w.Text = fmt.Sprintf("attempt %d failed: %s", body.Attempt, failText(body.Fail))
+	if body.Most > 0 {
+		w.Text = fmt.Sprintf("attempt %d of %d failed: %s", body.Attempt, body.Most, failText(body.Fail))
+	}
 	return nil
 }
 

@@ -114,6 +114,21 @@ func (a *app) show(ctx context.Context, l *link.Link, thread, run string, most i
 	return nil
 }
 
+// whyUntil says when a thread that does not move does so by itself.
+func (a *app) whyUntil(w *perdure.Why) string {
+	if w.Until.IsZero() {
+		return ""
+	}
+	what := "until"
+	switch w.State {
+	case perdure.WhyPerson:
+		what = "expires"
+	case perdure.WhyRetry:
+		what = "next attempt at"
+	}
+	return " (" + what + " " + a.term.When(w.Until) + ")"
+}
+
 // head prints what is known about a thread as a whole.
 func (a *app) head(t *perdure.Thread) {
 	line := func(name, value string) {
@@ -126,6 +141,10 @@ func (a *app) head(t *perdure.Thread) {
 	line("owner", safe.Cut(safe.Line(t.User), a.term.Room(9)))
 	status := safe.Label(string(t.Status))
 	line("status", a.term.Style(render.StatusStyle(status), status))
+	if w := t.Why; w != nil && w.State != perdure.WhyDone && w.State != perdure.WhyIdle && w.State != perdure.WhyMoved {
+		until := a.whyUntil(w)
+		line("why", safe.Cut(safe.Line(w.Text), a.term.Room(9+len(until)))+until)
+	}
 	line("created", a.term.When(t.Created))
 	line("updated", fmt.Sprintf("%s, at sequence %d", a.term.When(t.Updated), t.Seq))
 	line("spent", safe.Cut(render.Amounts(t.Spent), a.term.Room(9)))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -54,6 +55,22 @@ func TestARunThatStandsNamesTheRemedy(t *testing.T) {
 		a.runNext(&perdure.Run{ID: "r", Thread: "t", Status: status})
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "next") != (want != "") {
 			t.Errorf("of a run that is %s it says:\n%s", status, out.String())
+		}
+	}
+}
+
+func TestShowSaysUntilWhen(t *testing.T) {
+	var out bytes.Buffer
+	a := testApp(terminal.Terminal{Out: &out})
+	at := time.Date(2000, 1, 2, 3, 4, 0, 0, a.term.Clock().Location())
+	for state, want := range map[perdure.WhyState]string{
+		perdure.WhyRetry: "why      because (next attempt at 2000-01-02 03:04)\n", perdure.WhyPerson: "why      because (expires 2000-01-02 03:04)\n",
+		perdure.WhySleep: "why      because (until 2000-01-02 03:04)\n", perdure.WhyDone: "",
+	} {
+		out.Reset()
+		a.head(&perdure.Thread{ID: "t", Why: &perdure.Why{State: state, Text: "because", Until: at}})
+		if !strings.Contains(out.String(), want) || want == "" && strings.Contains(out.String(), "because") {
+			t.Errorf("of a thread that is %s it says:\n%s", state, out.String())
 		}
 	}
 }

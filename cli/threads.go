@@ -44,7 +44,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 		if why {
 			text := ""
 			if t.Why != nil {
-				text = string(t.Why.State) + ": " + t.Why.Text
+				text = string(t.Why.State) + ": " + t.Why.Text + a.whyUntil(t.Why)
 			}
 			rows[len(rows)-1] = append(rows[len(rows)-1], text)
 		}

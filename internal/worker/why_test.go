@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -89,7 +90,7 @@ func TestWhyAThreadDoesNotMove(t *testing.T) {
 			{perdure.WhyPerson, "/question", time.Hour, "it waits for an answer of ann or group:g: May I?"},
 			{perdure.WhySignal, "/word", time.Hour, "it waits for the signal paid"},
 			{perdure.WhySleep, "/nap", time.Hour, "it sleeps"},
-			{perdure.WhyRetry, "/second", time.Hour, "attempt 1 failed: no luck"},
+			{perdure.WhyRetry, "/second", time.Hour, "attempt 1 of 5 failed: no luck"},
 			{perdure.WhyChild, "/join", 0, "it waits for the thread "},
 			{perdure.WhyFailed, "/second", 0, "it failed: "},
 			{perdure.WhyDone, "", 0, "it has succeeded"},
@@ -229,4 +230,30 @@ func TestWhyAWorkerDied(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhyDoesNotHideTheThread: a thread can be read while its worker's lease cannot,
+// but a list that is to explain it fails.
+func TestWhyDoesNotHideTheThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, memstore.New(), perdure.Options{}, whyFlows(false)...)
+		k.StartOn("t", "f", "working")
+		synctest.Wait()
+		broken := faulty.New(k.Store, func(c faulty.Call) faulty.Fault {
+			if strings.HasPrefix(c.Name, "worker/") {
+				return faulty.FailBefore
+			}
+			return faulty.None
+		})
+		looker := kit.Runtime(t, broken, perdure.Options{}, whyFlows(false)...)
+		got, err := looker.Get(t.Context(), "t")
+		if err != nil || got.Why != nil || len(got.Runs) != 1 || got.Runs[0].Status != perdure.Running {
+			t.Errorf("the thread is %+v: %v", got, err)
+		}
+		for _, err := range looker.List(t.Context(), perdure.ListOptions{Why: true}) {
+			if !errors.Is(err, faulty.ErrInjected) {
+				t.Errorf("a list that was to explain it returned %v", err)
+			}
+		}
+	})
 }

@@ -6,7 +6,7 @@ const when = (why: Partial<Why>) => whyWhen({ state: "sleep", text: "", ...why }
 
 test("a thread that waits says until when, or for how long", () => {
   expect(when({ until: "2026-01-02T15:03:00Z" })).toBe("in 3m");
-  expect(when({ state: "retry", until: "2026-01-02T15:03:00Z", attempt: 3, attempts: 5 })).toBe("attempt 3 of 5 in 3m");
+  expect(when({ state: "retry", until: "2026-01-02T15:03:00Z", attempt: 3, attempts: 5 })).toBe("next attempt in 3m");
   expect(when({ state: "person", since: "2026-01-02T14:50:00Z" })).toBe("for 10m");
   expect(when({ state: "person", since: "2026-01-02T14:50:00Z", until: "2026-01-02T14:55:00Z" })).toBe("for 10m");
   expect(when({ state: "person", since: "2026-01-02T14:50:00Z", until: "2026-01-02T15:30:00Z" })).toBe("expires in 30m");

@@ -66,13 +66,12 @@ export const whyTone = (why: Why): Tone => whyTones[why.state] ?? "idle";
 
 /** When what a thread waits for comes, or since when it waits; nothing where neither helps. */
 export function whyWhen(why: Why, now: number): string {
-  const tries = why.attempts ? `attempt ${why.attempt ?? 1} of ${why.attempts}` : "";
   const until = why.until ? Date.parse(why.until) : 0;
-  const ends = why.state === "person" ? "expires " : "";
-  if (until > now && why.state !== "working") return `${tries} ${ends}${relative(until, now)}`.trim();
+  const what = { person: "expires ", retry: "next attempt " }[why.state as string] ?? "";
+  if (until > now && why.state !== "working") return what + relative(until, now);
   const waits = ["queued", "person", "signal", "child", "no-worker", "paused", "blocked", "quarantined"].includes(why.state);
   const past = waits && why.since ? now - Date.parse(why.since) : 0;
-  return past >= 1000 ? `for ${age(past)}` : tries;
+  return past >= 1000 ? `for ${age(past)}` : "";
 }
 
 /** Whether a run in this status has ended for good, unless someone retries it. */
