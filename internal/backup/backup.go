@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -45,7 +46,8 @@ type Manifest struct {
 	Cells    int       `json:"cells"`
 	Files    int       `json:"files"`
 	Bytes    int64     `json:"bytes"`
-	SHA256   string    `json:"sha256"` // of the names, sizes and contents of all other files
+	SHA256   string    `json:"sha256"`        // of the names, sizes and contents of all other files
+	Sum      string    `json:"sum,omitempty"` // of the other members, see sumOf; earlier versions did not write it
 }
 
 // ErrUnsupported means that a store has no files here that could be copied.
@@ -80,6 +82,7 @@ func Take(ctx context.Context, s store.Store, dir string) (m *Manifest, err erro
 
 // create makes the folder dir with what fill puts into it, or nothing.
 func create(dir string, fill func(partial string) error) (err error) {
+	defer func() { err = asFull(err) }()
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -109,6 +112,14 @@ func create(dir string, fill func(partial string) error) (err error) {
 		return err
 	}
 	return syncFolder(filepath.Dir(dir))
+}
+
+// asFull makes an error of a disk without space match store.ErrFull.
+func asFull(err error) error {
+	if errors.Is(err, store.ErrFull) || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrFull, err)
 }
 
 // CheckNew returns an error if there is something at a path.
@@ -171,7 +182,13 @@ func each(dir string, see func(name, path string, info fs.FileInfo) error) error
 
 // save writes the manifest.
 func (m *Manifest) save(dir string) error {
-	data, err := json.MarshalIndent(m, "", "  ")
+	data, err := json.Marshal(m)
+	if err == nil {
+		m.Sum, err = sumOf(data)
+	}
+	if err == nil {
+		data, err = json.MarshalIndent(m, "", "  ")
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +198,18 @@ func (m *Manifest) save(dir string) error {
 	}
 	_, err = f.Write(append(data, '\n'))
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// sumOf returns the SHA-256 of a manifest without its sum, whatever members it has.
+func sumOf(data []byte) (string, error) {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &members); err != nil {
+		return "", err
+	}
+	delete(members, "sum")
+	plain, err := json.Marshal(members) // sorted and without spaces
+	sum := sha256.Sum256(plain)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // Read returns the manifest of a backup.
@@ -205,6 +234,9 @@ func parse(data []byte) (*Manifest, error) {
 	}
 	if scheme, name, ok := strings.Cut(m.Store, ":"); !ok || scheme == "" || !filepath.IsLocal(name) || strings.ContainsAny(name, `/\`) {
 		return nil, fmt.Errorf("backup: %w: %s names the store %q", fault.ErrCorrupt, manifestName, m.Store)
+	}
+	if sum, err := sumOf(data); m.Sum != "" && (err != nil || sum != m.Sum) {
+		return nil, fmt.Errorf("backup: %w: %s is not as it was written; use another backup", fault.ErrCorrupt, manifestName)
 	}
 	return m, nil
 }

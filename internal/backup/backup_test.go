@@ -353,7 +353,7 @@ func TestRefused(t *testing.T) {
 		for member, change := range map[string]struct {
 			value any
 			want  error
-		}{"format": {99, perdure.ErrNewer}, "perdure": {"x", perdure.ErrCorrupt}, "store": {engine + ":../x", perdure.ErrCorrupt}} {
+		}{"format": {99, perdure.ErrNewer}, "perdure": {"x", perdure.ErrCorrupt}, "store": {engine + ":../x", perdure.ErrCorrupt}, "threads": {7, perdure.ErrCorrupt}, "taken": {"2020-01-01T00:00:00Z", perdure.ErrCorrupt}} {
 			was := m[member]
 			m[member] = change.value
 			changed, err := json.Marshal(m)

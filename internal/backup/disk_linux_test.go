@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -39,9 +40,21 @@ func TestFullTarget(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		whole := filepath.Join(t.TempDir(), "whole")
+		_, err := backup.Take(ctx, s, whole)
+		kit.NoErr(t, err)
+		var stream bytes.Buffer
+		kit.NoErr(t, backup.Send(ctx, s, &stream, func(*backup.Manifest) {}))
 		for range 3 {
 			_, err := backup.Take(ctx, s, filepath.Join(mnt, "b"))
 			kit.WantErr(t, "a backup to a full disk", err, store.ErrFull)
+			wantNothingIn(t, mnt)
+			_, err = backup.Receive(ctx, bytes.NewReader(stream.Bytes()), filepath.Join(mnt, "b"))
+			kit.WantErr(t, "a backup from a server to a full disk", err, store.ErrFull)
+			wantNothingIn(t, mnt)
+			path := filepath.Join(mnt, "s")
+			_, err = backup.Restore(ctx, whole, engine+":"+path, path, open)
+			kit.WantErr(t, "a store on a full disk", err, store.ErrFull)
 			wantNothingIn(t, mnt)
 		}
 		stop()

@@ -29,7 +29,7 @@ func Restore(ctx context.Context, dir, url, path string, open func(ctx context.C
 	if err != nil {
 		return nil, err
 	}
-	if err := m.restore(ctx, dir, url, path, open); err != nil {
+	if err := asFull(m.restore(ctx, dir, url, path, open)); err != nil {
 		return nil, fmt.Errorf("backup: restore %s: %w", dir, err)
 	}
 	return m, nil
