@@ -12,6 +12,7 @@ type KeyUse struct {
 	Current bool   `json:"current,omitempty" jsonschema:"it is the one that new data is sealed with"`
 	Missing bool   `json:"missing,omitempty" jsonschema:"the ring of this server lacks it: put it back"`
 	Uses    int    `json:"uses" jsonschema:"data keys or credentials that need it"`
+	Wrong   int    `json:"wrong,omitempty" jsonschema:"of these, credentials that the key of this id in the ring of this server does not open, since it has other bytes: put the old ones back, and give the new ones another id"`
 	Needed  bool   `json:"needed" jsonschema:"it must stay in the rings: it is current, or something needs it, or a process may be about to use it"`
 }
 

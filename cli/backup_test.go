@@ -169,4 +169,6 @@ func TestKeysCommands(t *testing.T) {
 	if r := p.run("", "keys").want(exit.OK, "current"); strings.Contains(r.out, "needed") {
 		t.Errorf("after the rotation:\n%s", r.out)
 	}
+	t.Setenv("PERDURE_KEYS", strings.Replace(ring("a"), "a:", "b:", 1))
+	p.run("", "keys").want(exit.OK, "other bytes than those that sealed 2: put these back")
 }

@@ -32,6 +32,8 @@ func keysCommand(a *app) *cobra.Command {
 			switch {
 			case k.Missing:
 				state = "missing: put it back"
+			case k.Wrong > 0:
+				state = fmt.Sprintf("other bytes than those that sealed %d: put these back", k.Wrong)
 			case k.Current:
 				state = "current"
 			case k.Uses > 0:
@@ -112,6 +114,10 @@ func warnOfKeys(ctx context.Context, rt *perdure.Runtime, log *slog.Logger) {
 	if errors.Is(err, store.ErrKey) {
 		log.Error("PERDURE_KEYS cannot be read, so no credential can be opened or given", "error", err)
 		return
+	}
+	wrong, _ := credentials.Mismatched(ctx, rt)
+	for id, n := range wrong {
+		log.Error("credentials need a key that has other bytes in PERDURE_KEYS; put the old bytes back, and give the new ones another id", "key", id, "credentials", n)
 	}
 	for id, n := range counts {
 		if ring == nil || !ring.Holds(id) {

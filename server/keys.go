@@ -49,13 +49,20 @@ func (s *Server) listKeys(ctx context.Context, c *Call, _ *api.Nothing) (*api.Ke
 		return nil, err
 	}
 	var named seal.Named
+	var wrong map[string]int
 	switch ring, err := credentials.Ring(); {
 	case err == nil:
 		named = ring
+		if wrong, err = credentials.Mismatched(ctx, s.rt); err != nil {
+			return nil, err
+		}
 	case errors.Is(err, store.ErrKey): // it cannot be read: no key is missing
 		return nil, err
 	}
-	out.Keys = append(out.Keys, usesOf(ofCredentials, named, counts, false)...)
+	for _, k := range usesOf(ofCredentials, named, counts, false) {
+		k.Wrong = wrong[k.ID]
+		out.Keys = append(out.Keys, k)
+	}
 	return out, nil
 }
 

@@ -96,6 +96,9 @@ func TestKeys(t *testing.T) {
 	if part := servertest.Decode[api.Rotation](site.Do("POST", "/v1/keys/rotate", `{"after":"credentials"}`), 200); !strings.Contains(part.Problem, "3 credentials were not rotated") {
 		t.Errorf("rotating with other bytes under the same id = %+v", part)
 	}
+	if all := servertest.Decode[api.KeyList](site.Do("GET", "/v1/keys", ""), 200).Keys; len(all) != 1 || all[0].Wrong != 3 || all[0].Uses != 3 {
+		t.Errorf("other bytes under the same id are %+v", all)
+	}
 	t.Setenv("PERDURE_KEYS", ringText("b"))
 	site.Do("POST", "/v1/keys/rotate", `{"after":"x y"}`).Problem(400, "invalid")
 

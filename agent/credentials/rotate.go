@@ -31,6 +31,27 @@ func Keys(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
 	return counts, nil
 }
 
+// Mismatched counts the credentials whose key is in PERDURE_KEYS, by its id, but with
+// other bytes than it had when it sealed them, so that they cannot be opened.
+func Mismatched(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
+	c, counts := Of(rt), map[string]int{}
+	keys, err := environmentKeys()
+	if err != nil {
+		return nil, err
+	}
+	for v, err := range c.shelf.Everywhere(ctx, "") {
+		if err != nil {
+			return nil, fmt.Errorf("agent: credentials: %w", err)
+		}
+		if id := keyOf(v.Value); id != "" && keys.Holds(id) {
+			if o, err := c.open(ctx, keys, v, nil); o != nil && errors.Is(err, store.ErrKey) {
+				counts[id]++
+			}
+		}
+	}
+	return counts, nil
+}
+
 // keyOf returns the id of the key that seals a credential, "" if it has none.
 func keyOf(raw json.RawMessage) string {
 	var s sealedSecret
