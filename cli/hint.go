@@ -40,11 +40,17 @@ func (a *app) command(verb, flags string, args ...string) string {
 	case a.conn.Server != "" && a.conn.Server != a.term.Env("PERDURE_SERVER"):
 		words = append(words, "--server", safe.Quote(a.conn.Server))
 	}
+	if archive := a.conn.Archive; a.conn.Store != "" && a.conn.Runtime.Archive == nil && needsArchive[verb] && (archive == "" || archive != a.term.Env("PERDURE_ARCHIVE")) {
+		words = append(words, "--archive", safe.Quote(cmp.Or(link.WithoutPassword(archive), "URL")))
+	}
 	if dash { // an argument looks like a flag
 		words = append(append(words, "--"), given...)
 	}
 	return strings.Join(words, " ")
 }
+
+// needsArchive has the commands that need the archive of a store.
+var needsArchive = map[string]bool{"archive": true, "unarchive": true}
 
 // hint says what to do next, unless a program reads the output.
 func (a *app) hint(format string, args ...any) {
@@ -93,6 +99,9 @@ func (a *app) message(err error) string {
 	text := strings.TrimSpace(err.Error())
 	for _, part := range []string{"perdure: ", "api: ", "client: ", "agent: "} {
 		text = strings.ReplaceAll(strings.TrimPrefix(text, part), ": "+part, ": ")
+	}
+	if away, ok := errors.AsType[*perdure.ArchivedError](err); ok {
+		text = strings.Replace(text, "perdure unarchive "+away.Thread, a.command("unarchive", "", away.Thread), 1)
 	}
 	next := ""
 	for _, h := range advice {

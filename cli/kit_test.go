@@ -155,6 +155,15 @@ func (r *result) want(code int, texts ...string) *result {
 	return r
 }
 
+// wantWords is want, wherever lines break.
+func (r *result) wantWords(code int, texts ...string) *result {
+	r.t.Helper()
+	joined := *r
+	joined.out, joined.err = strings.Join(strings.Fields(r.out), " "), " "+strings.Join(strings.Fields(r.err), " ")
+	joined.want(code, texts...)
+	return r
+}
+
 // only fails unless the output is a text.
 func (r *result) only(out string) *result {
 	r.t.Helper()

@@ -1757,6 +1757,8 @@ export interface components {
             missing?: boolean;
             /** @description data keys or credentials that need it */
             uses: number;
+            /** @description of these, credentials that the key of this id in the ring of this server does not open, since it has other bytes: put the old ones back, and give the new ones another id */
+            wrong?: number;
             /** @description it must stay in the rings: it is current, or something needs it, or a process may be about to use it */
             needed: boolean;
         };
