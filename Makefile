@@ -45,7 +45,7 @@ long-rest:
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 	$(SUM) $(RACE) -timeout 30m -run 'Killed|PowerCut|UnderLoad|OneMoment' ./internal/backup ./store/filestore
 	$(SUM) $(RACE) -timeout 30m -run 'CutOff|Damaged|ManyAtOnce|CrashAtEveryWrite|Year' ./internal/vault ./internal/bulk ./internal/retain
-	$(SUM) -timeout 30m -run ConsoleInBrowser ./console
+	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
 	PERDURE_SWEEPS=memory $(SUM) $(RACE) -timeout 30m -run '$(SWEEPS)' -skip '$(WHOLE)' ./agent ./agent/memory ./examples/... ./internal/engine ./internal/lifecycle ./perduretest
 
 .PHONY: cluster
@@ -53,7 +53,7 @@ cluster: ## eight processes on one PostgreSQL server, and three nodes without on
 	$(SUM) -timeout 30m ./internal/cluster ./cmd/perdure-cluster
 
 .PHONY: ci
-ci: console-check test cross long cluster ## what CI runs
+ci: console-check ts-check test cross long cluster ## what CI runs
 
 .PHONY: lint
 lint: ## format, vet, staticcheck, and actionlint for the workflows
@@ -74,16 +74,28 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 %/node_modules/.package-lock.json: %/package-lock.json
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund --silent
 
-.PHONY: console
-console: console/web/node_modules/.package-lock.json console/web/types/node_modules/.package-lock.json ## build the console into console/dist, with types from the OpenAPI document
+.PHONY: types
+types: console/web/types/node_modules/.package-lock.json # of the console and the TypeScript client, from the OpenAPI document
 	$(GO) run ./internal/openapi > console/web/types/openapi.json
 	cd console/web/types && npx openapi-typescript openapi.json --output ../src/api/types.ts --silent
+	cp console/web/src/api/types.ts clients/typescript/src/types.ts
+
+.PHONY: console
+console: types console/web/node_modules/.package-lock.json ## build the console into console/dist, with types from the OpenAPI document
 	cd console/web && npm run --silent build
 
 .PHONY: console-check
 console-check: console ## test the console, and check that its committed build is what its source gives
 	cd console/web && npm test --silent
 	@out=$$(git status --porcelain console); test -z "$$out" || { echo "run make console and commit these files:"; echo "$$out"; exit 1; }
+
+.PHONY: ts
+ts: types clients/typescript/node_modules/.package-lock.json ## build the TypeScript client into clients/typescript/dist
+	cd clients/typescript && npm run --silent build
+
+.PHONY: ts-check
+ts-check: ts ## check the types, size and package of the TypeScript client, and run its unit tests
+	cd clients/typescript && npm run --silent typecheck && npm test --silent
 
 .PHONY: services
 services: ## start PostgreSQL, PgBouncer, Redis, NATS and S3 on free ports, print their URLs, and stop them with Ctrl-C

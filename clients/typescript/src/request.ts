@@ -1,0 +1,133 @@
+import { address, type Bytes, canRepeat, type Settings, takesKey } from "./operations.js";
+import { offline, Problem, problemOf } from "./problem.js";
+import { type Attempts, backOff, pause, Watchdog } from "./wait.js";
+
+export interface Options {
+  /** The address of the server, such as "https://perdure.example". By default it is the origin of the page. */
+  url?: string;
+  /**
+   * A token, or a function that gets one. The function is called before the first request, and
+   * again when the server refuses what it returned.
+   */
+  token?: string | (() => string | Promise<string>);
+  /** Use the cookie that POST /v1/session has set. It works on pages of the server's own origin. */
+  cookies?: boolean;
+  /** How often to repeat requests that were lost, if that changes nothing more: 4 times, at first after 200 ms. */
+  retry?: Attempts;
+  /**
+   * How often streams reconnect without receiving anything: without end, at first after the time
+   * that the server asks for, which is usually a second.
+   */
+  resume?: Attempts;
+  /** How long to wait for a response: 90 seconds. */
+  timeoutMs?: number;
+  /** Headers to send with every request. */
+  headers?: Record<string, string>;
+  fetch?: typeof fetch;
+  /** Reads JSON, in place of JSON.parse, which rounds integers beyond 2^53. */
+  parse?: (text: string) => unknown;
+}
+
+/** A request, before its types. */
+export interface Call extends Settings {
+  path?: object;
+  query?: object;
+  headers?: object;
+  body?: unknown;
+}
+
+const isBytes = (body: unknown): body is Bytes => body instanceof Blob || body instanceof ArrayBuffer || ArrayBuffer.isView(body) || body instanceof ReadableStream;
+
+/** Returns a new id, also on pages without HTTPS. */
+export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Sends requests in the name of someone. */
+export class Sender {
+  private readonly base: string;
+  private token: Promise<string> | undefined;
+
+  constructor(readonly options: Options) {
+    this.base = (options.url ?? globalThis.location?.origin ?? "").replace(/\/+$/, "");
+    if (!this.base) throw new TypeError("perdure: the option url is missing");
+  }
+
+  parse(text: string): unknown {
+    return (this.options.parse ?? JSON.parse)(text);
+  }
+
+  /** Fetches once, or twice if the token has to be renewed. A response that is not a success is a Problem. */
+  async fetch(path: string, init: RequestInit & { headers: Record<string, string> }): Promise<Response> {
+    const { token, cookies, headers, fetch = globalThis.fetch } = this.options;
+    for (let renewed = false; ; renewed = true) {
+      const used = token === undefined ? undefined : (this.token ??= Promise.resolve().then(() => (typeof token === "string" ? token : token())));
+      const text = await used?.catch((error: unknown) => {
+        this.forget(used);
+        throw new Problem("token", 0, { title: "no token", detail: String(error) });
+      });
+      const all: Record<string, string> = { ...headers, ...init.headers };
+      if (text !== undefined) all.Authorization = `Bearer ${text}`;
+      if (cookies) all["Perdure-Console"] = "1";
+      let response: Response;
+      try {
+        response = await fetch(this.base + path, { cache: "no-store", credentials: cookies ? "same-origin" : "omit", ...init, headers: all });
+      } catch {
+        throw offline();
+      }
+      if (response.ok) return response;
+      if (response.status !== 401 || renewed || typeof token !== "function" || init.body instanceof ReadableStream) throw await problemOf(response);
+      await response.body?.cancel();
+      this.forget(used);
+    }
+  }
+
+  private forget(used: Promise<string> | undefined) {
+    if (this.token === used) this.token = undefined;
+  }
+
+  /** Calls an operation. It is repeated if its answer was lost and repeating it changes nothing more. */
+  async call(route: string, input: Call = {}): Promise<unknown> {
+    const [method = "", template = ""] = route.split(" ");
+    const to = address(template, input.path, input.query);
+    const headers = { Accept: "application/json", ...input.headers } as Record<string, string>;
+    const { signal } = input;
+    let body: BodyInit | undefined;
+    if (isBytes(input.body)) {
+      body = input.body;
+      headers["Content-Type"] ??= (body instanceof Blob && body.type) || "application/octet-stream";
+    } else if (input.body !== undefined) {
+      body = JSON.stringify(input.body);
+      headers["Content-Type"] = "application/json";
+    }
+    if (takesKey(route)) headers["Idempotency-Key"] ??= newId();
+    const fixed = !(body instanceof ReadableStream);
+    const safe = fixed && (input.repeat || canRepeat(route) || "Idempotency-Key" in headers);
+    const { maxAttempts = 4, delayMs = 200 } = this.options.retry ?? {};
+    for (let attempt = 0; ; attempt++) {
+      const dog = new Watchdog(this.options.timeoutMs ?? 90_000, signal);
+      let keep = false;
+      try {
+        const init = { method, headers, body, signal: dog.signal, ...(fixed ? {} : { duplex: "half" }) };
+        const response = await this.fetch(to, init);
+        if (response.status === 204) return undefined;
+        if (!/^application\/json\b/.test(response.headers.get("Content-Type") ?? "")) {
+          keep = true;
+          return response;
+        }
+        const text = await response.text().catch(() => {
+          throw offline();
+        });
+        return this.parse(text);
+      } catch (error) {
+        if (signal?.aborted) throw signal.reason;
+        if (!(error instanceof Problem) || attempt >= maxAttempts) throw error;
+        const { status, type } = error;
+        const refused = fixed && (type === "stopping" || type === "too-many" || type === "overloaded");
+        if (!refused && !(safe && (status === 0 || (status >= 502 && status <= 504)))) throw error;
+        await pause(Math.max(backOff(attempt, delayMs), error.retryAfterMs ?? 0), signal);
+      } finally {
+        if (!keep) dog.end();
+        else dog.rest();
+      }
+    }
+  }
+}

@@ -1,0 +1,184 @@
+import { address } from "./operations.js";
+import { offline, Problem, type Schemas } from "./problem.js";
+import type { Sender } from "./request.js";
+import { type Attempts, backOff, pause, Watchdog } from "./wait.js";
+
+/** What a connection does: it is being made, it is open, it was lost and will be made again, or there is none. */
+export type Connection = "connecting" | "live" | "lost" | "ended";
+
+/** A block of an event stream. */
+export interface Block {
+  id: string | null;
+  event: string;
+  data: string;
+}
+
+/** Splits the text of an event stream into blocks. push takes text as it comes. */
+export class BlockReader {
+  private rest = "";
+  private id: string | null = null;
+  private event = "";
+  private data: string[] = [];
+  /** How long the server asks readers to wait before they reconnect. */
+  retry: number | undefined;
+
+  push(text: string): Block[] {
+    const blocks: Block[] = [];
+    const lines = (this.rest + text).split("\n");
+    this.rest = lines.pop() ?? "";
+    for (const raw of lines) {
+      const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
+      if (!line) {
+        if (this.data.length) blocks.push({ id: this.id, event: this.event || "message", data: this.data.join("\n") });
+        this.event = "";
+        this.id = null;
+        this.data = [];
+        continue;
+      }
+      const [, field, value = ""] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
+      if (field === "data") this.data.push(value);
+      else if (field === "event") this.event = value;
+      else if (field === "id") this.id = value;
+      else if (field === "retry" && /^\d+$/.test(value)) this.retry = Number(value);
+    }
+    return blocks;
+  }
+}
+
+export interface StreamOptions {
+  signal?: AbortSignal;
+  /** How often to reconnect; by default what the client says. */
+  resume?: Attempts;
+  onConnection?: (connection: Connection) => void;
+}
+
+const silence = 40_000; // the server says something every 15 seconds
+
+/** Whether trying again may help. */
+export const passes = ({ status }: Problem) => status < 400 || status === 408 || status === 429 || status >= 500;
+
+/**
+ * Yields the blocks of an event stream, and reconnects after the last one whenever the connection
+ * is lost. It ends when the server says that there is no more, with the Problem if trying again
+ * does not help, and with the reason of the signal when that is aborted.
+ */
+export async function* blocks(sender: Sender, path: string, last: string | undefined, o: StreamOptions = {}): AsyncGenerator<Block, void> {
+  const { maxAttempts = Number.POSITIVE_INFINITY, delayMs } = { ...sender.options.resume, ...o.resume };
+  let told: Connection | undefined;
+  const tell = (now: Connection) => {
+    if (now !== told) o.onConnection?.((told = now));
+  };
+  let wait = 1000;
+  let failures = 0;
+  tell("connecting");
+  try {
+    for (;;) {
+      const dog = new Watchdog(silence, o.signal);
+      let problem = offline();
+      try {
+        const headers: Record<string, string> = { Accept: "text/event-stream" };
+        if (last !== undefined) headers["Last-Event-ID"] = last;
+        const response = await sender.fetch(path, { headers, signal: dog.signal });
+        if (response.status === 204) return;
+        if (!response.body || !/^text\/event-stream\b/.test(response.headers.get("Content-Type") ?? "")) {
+          throw new Problem("unavailable", 502, { title: "not an event stream", detail: "Something between here and the server answered in its place." });
+        }
+        last ??= response.headers.get("Last-Event-ID") ?? undefined;
+        tell("live");
+        const reader = new BlockReader();
+        const decoder = new TextDecoder();
+        const body = response.body.getReader();
+        for (;;) {
+          const { value, done } = await body.read().catch(() => ({ value: undefined, done: true }));
+          if (done || o.signal?.aborted) break;
+          dog.heard();
+          failures = 0;
+          const found = reader.push(decoder.decode(value, { stream: true }));
+          wait = reader.retry ?? wait;
+          dog.rest(); // the caller may take its time
+          for (const block of found) {
+            if (block.id !== null) last = block.id;
+            yield block;
+          }
+          dog.heard();
+        }
+      } catch (error) {
+        if (o.signal?.aborted) throw o.signal.reason;
+        if (!(error instanceof Problem) || !passes(error)) throw error;
+        problem = error;
+      } finally {
+        dog.end();
+      }
+      if (o.signal?.aborted) throw o.signal.reason;
+      if (failures >= maxAttempts) throw problem;
+      tell("lost");
+      await pause(Math.max(backOff(failures++, delayMs ?? wait), problem.retryAfterMs ?? 0), o.signal);
+    }
+  } finally {
+    tell("ended");
+  }
+}
+
+/** What a step emits while it runs: see docs/events.md. */
+export interface Delta {
+  run: string;
+  path: string;
+  pass: number;
+  attempt: number;
+  offset: number;
+  data: unknown;
+}
+
+/** The end of a run, or of what it can do without someone. */
+export interface Done {
+  thread: string;
+  run: string;
+  status: Schemas["Run"]["status"];
+  output?: unknown;
+  error?: string;
+  spent?: { [unit: string]: number };
+  asks?: Schemas["AskInfo"][];
+}
+
+export type ThreadEvent = Schemas["Event"];
+
+/** Something that happened on a thread. One of its members is set. */
+export type Update = { event: ThreadEvent; delta?: undefined; done?: undefined } | { delta: Delta; event?: undefined; done?: undefined } | { done: Done; event?: undefined; delta?: undefined };
+
+export interface FollowOptions extends StreamOptions {
+  /** Only later events: a sequence, or an id of a stream, which has the thread's life if there is one. */
+  after?: number | string;
+  /** Only events of this run, or of the `newest`. The last update is `done`. */
+  run?: string;
+  /** With a run: end also when it waits for someone. */
+  until?: "wait";
+  /** Whether to send live deltas; true by default. */
+  deltas?: boolean;
+}
+
+/** Yields every event of a thread once, in order, and the live deltas between them. */
+export async function* follow(sender: Sender, thread: string, o: FollowOptions = {}): AsyncGenerator<Update, void> {
+  const { run, until } = o;
+  const path = address("/v1/threads/{thread}/events", { thread }, { run, until, deltas: o.deltas === false ? "no" : undefined });
+  let seq = Number.parseInt(String(o.after ?? 0), 10);
+  for await (const block of blocks(sender, path, o.after === undefined ? undefined : String(o.after), o)) {
+    const data = sender.parse(block.data) as Record<string, unknown>;
+    if (block.event === "delta") yield { delta: data as unknown as Delta };
+    else if (block.event === "done") {
+      yield { done: data as unknown as Done };
+      return;
+    } else if (block.id !== null) {
+      const event = data as unknown as ThreadEvent;
+      if (run ? event.seq <= seq : event.seq !== seq + 1) {
+        throw new Problem("order", 0, { title: "event out of order", detail: `Event ${event.seq} of thread ${thread} came after event ${seq}.` });
+      }
+      seq = event.seq;
+      yield { event };
+      if (event.kind === "moved") throw new Problem("moved", 409, { title: "moved to another store", detail: `Thread ${thread} continues in the store ${event.name}.`, thread });
+    } else if (block.event === "erased") {
+      const archived = data.name === "archive";
+      throw new Problem(archived ? "archived" : "erased", 410, { title: `the thread was ${archived ? "archived" : "erased"}`, thread });
+    } else if (block.event === "corrupt") throw new Problem("corrupt", 422, data as Partial<Schemas["Problem"]>);
+    // Other events are of a later version.
+  }
+}

@@ -1,0 +1,151 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { Perdure, Problem } from "../../src/index.js";
+import { takesKey } from "../../src/operations.js";
+import { fake, json, lost, problem } from "./kit.js";
+
+const url = "http://perdure.test";
+const quick = { maxAttempts: 4, delayMs: 0 };
+
+interface Documented {
+  operationId: string;
+  parameters?: { name: string; in: string }[];
+  requestBody?: { content: object };
+  responses: Record<string, { content?: object }>;
+}
+
+const document = JSON.parse(readFileSync(new URL("../../../../console/web/types/openapi.json", import.meta.url), "utf8")) as { paths: Record<string, Record<string, Documented>> };
+const operations = Object.entries(document.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })));
+
+describe("every operation of the OpenAPI document", () => {
+  test.each(operations.map((one) => [one.operation.operationId, one] as const))("%s", async (_, { path, method, operation }) => {
+    const route = `${method} ${path}`;
+    const [status = "", { content = {} } = {}] = Object.entries(operation.responses).find(([code, { content }]) => /^2/.test(code) && !(content && "text/event-stream" in content && !("application/json" in content))) ?? ["200"];
+    const type = "application/json" in content ? "application/json" : Object.keys(content)[0];
+    const { fetch, seen } = fake(() => new Response(status === "204" ? null : '{"a":1}', { status: Number(status), headers: type ? { "Content-Type": type } : {} }));
+    const client = new Perdure({ url, fetch });
+    const names = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1] ?? "");
+    const takes = Object.keys(operation.requestBody?.content ?? {})[0];
+    const bytes = takes !== undefined && takes !== "application/json";
+    const input = {
+      path: Object.fromEntries(names.map((name) => [name, `a ${name}/?`])),
+      query: Object.fromEntries((operation.parameters ?? []).filter((one) => one.in === "query").map((one) => [one.name, "x"])),
+      body: bytes ? new Blob(["bytes"]) : takes ? { b: 2 } : undefined,
+    };
+    const got = await (client.request as (route: string, input: object) => Promise<unknown>)(route, input);
+    const sent = seen[0]!;
+    expect(sent.method).toBe(method);
+    const [sentPath = "", query = ""] = sent.path.split("?");
+    expect(decodeURIComponent(sentPath)).toBe(path.replace(/\{(\w+)\}/g, "a $1/?"));
+    expect([...new URLSearchParams(query).keys()]).toEqual(Object.keys(input.query));
+    expect("Idempotency-Key" in sent.headers, "an idempotency key").toBe((operation.parameters ?? []).some((one) => one.name === "Idempotency-Key"));
+    if (bytes) expect(sent.body).toBe(input.body);
+    else expect(sent.body).toBe(takes ? '{"b":2}' : undefined);
+    if (status === "204") expect(got).toBeUndefined();
+    else if (type === "application/json") expect(got).toEqual({ a: 1 });
+    else expect(got).toBeInstanceOf(Response);
+  });
+});
+
+test("a write without a key is sent once, and one with a key again with the same key", async () => {
+  for (const [route, many] of [["POST /v1/threads/{thread}/runs/{run}/cancel", 1], ["POST /v1/threads/{thread}/runs", 5], ["POST /v1/asks/{ask}/answer", 5], ["GET /v1/threads/{thread}", 5]] as const) {
+    const { fetch, seen } = fake(lost);
+    const client = new Perdure({ url, fetch, retry: quick });
+    const sent = client.request(route as "POST /v1/threads/{thread}/runs", { path: { thread: "t", run: "r", ask: "a" } as { thread: string }, body: { flow: "f" } });
+    await expect(sent).rejects.toMatchObject({ type: "offline", status: 0 });
+    expect(seen.length, route).toBe(many);
+    expect(new Set(seen.map((one) => one.headers["Idempotency-Key"])).size).toBe(1);
+    expect(seen[0]?.headers["Idempotency-Key"] !== undefined).toBe(takesKey(route));
+  }
+});
+
+test("an answer that is cut off in the middle is asked for again", async () => {
+  const { fetch, seen } = fake((_, nth) => {
+    if (nth === 2) return json({ id: "t" });
+    const cut = new ReadableStream({ start: (controller) => controller.error(lost()) });
+    return new Response(cut, { headers: { "Content-Type": "application/json" } });
+  });
+  expect(await new Perdure({ url, fetch, retry: quick }).thread("t")).toEqual({ id: "t" });
+  expect(seen).toHaveLength(2);
+});
+
+test.each([
+  ["stopping", 503, 2],
+  ["overloaded", 503, 2],
+  ["too-many", 429, 2],
+  ["unavailable", 503, 1],
+  ["quota", 429, 1],
+  ["busy", 409, 1],
+])("a cancel that is refused with %s is sent %s %i times", async (type, status, many) => {
+  const { fetch, seen } = fake((_, nth) => (nth === 1 ? problem(type, status, { "Retry-After": "0" }) : json({ id: "r" })));
+  const sent = new Perdure({ url, fetch, retry: quick }).cancel("t").then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  const error = await sent;
+  expect(seen).toHaveLength(many);
+  if (many === 1) expect(error).toMatchObject({ type, status, detail: `it is ${type}`, retryAfterMs: 0 });
+  else expect(error).toBeUndefined();
+});
+
+test("a token that a function gives is renewed when the server refuses it, once for all requests", async () => {
+  let made = 0;
+  const { fetch, seen } = fake((one) => (one.headers.Authorization === "Bearer token-2" ? json({}) : problem("unauthorized", 401)));
+  const client = new Perdure({ url, fetch, token: async () => `token-${++made}` });
+  await Promise.all([client.thread("a"), client.thread("b"), client.thread("c")]);
+  expect(made).toBe(2);
+  expect(seen).toHaveLength(6);
+  await client.thread("d");
+  expect(made).toBe(2);
+});
+
+test("a token that stays wrong is an error", async () => {
+  const { fetch, seen } = fake(() => problem("unauthorized", 401));
+  await expect(new Perdure({ url, fetch, token: "fixed" }).thread("t")).rejects.toMatchObject({ type: "unauthorized", status: 401 });
+  expect(seen).toHaveLength(1);
+  await expect(new Perdure({ url, fetch, token: () => "same" }).thread("t")).rejects.toBeInstanceOf(Problem);
+  expect(seen).toHaveLength(3);
+});
+
+test("a token that cannot be had is tried again", async () => {
+  let tries = 0;
+  const { fetch, seen } = fake(() => json({}));
+  const token = async () => {
+    if (++tries < 3) throw new Error("the back end is away");
+    return "there";
+  };
+  await new Perdure({ url, fetch, token, retry: quick }).thread("t");
+  expect(seen.map((one) => one.headers.Authorization)).toEqual(["Bearer there"]);
+});
+
+test("with cookies, requests have the header that the server wants", async () => {
+  const { fetch, seen } = fake(() => json({}));
+  await new Perdure({ url: `${url}/`, fetch, cookies: true }).thread("t");
+  expect(seen[0]).toMatchObject({ credentials: "same-origin", path: "/v1/threads/t" });
+  expect(seen[0]?.headers).toMatchObject({ "Perdure-Console": "1" });
+  await new Perdure({ url, fetch, token: "x" }).thread("t");
+  expect(seen[1]?.credentials).toBe("omit");
+});
+
+test("a signal ends a request and its retries with its reason", async () => {
+  const stop = new AbortController();
+  const { fetch, seen } = fake((_, nth) => {
+    if (nth === 2) stop.abort(new Error("enough"));
+    return lost();
+  });
+  await expect(new Perdure({ url, fetch, retry: quick }).thread("t", { signal: stop.signal })).rejects.toThrow("enough");
+  expect(seen).toHaveLength(2);
+});
+
+test("names that a browser would take for a folder are refused", () => {
+  const { fetch, seen } = fake(() => json({}));
+  const client = new Perdure({ url, fetch });
+  return Promise.all(["", ".", ".."].map((thread) => expect(client.thread(thread)).rejects.toThrow(TypeError))).then(() => expect(seen).toEqual([]));
+});
+
+test("JSON can be read exactly, and a client needs an address", async () => {
+  const { fetch } = fake(() => json({ n: 1 }));
+  const client = new Perdure({ url, fetch, parse: (text) => ({ text }) });
+  expect(await client.thread("t")).toEqual({ text: '{"n":1}' });
+  expect(() => new Perdure()).toThrow("url");
+});
