@@ -138,6 +138,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./cluster`, `PERDURE(/(api|console|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli.*|cluster/internal/node))?|FOREIGN`},
 		{`\./cmd/(perdure|perdure-cluster|bench)`, `.*`},
 		{`\./server/(adk|agentkit|internal/foreign)`, `PERDURE(/(api|server|server/internal/(feed|foreign)|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./server/mcpface`, `PERDURE(/(api|client|server|server/internal/(feed|foreign)|` + agents + `|llm|archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/servertest`, `PERDURE(/(api|server|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./examples/.*`, `.*`},
 	}

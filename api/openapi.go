@@ -19,7 +19,7 @@ import (
 
 // OpenAPI returns the OpenAPI 3.1 document of the operations.
 func OpenAPI(version string) (json.RawMessage, error) {
-	s := &schemas{components: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
+	s := newSchemas("#/components/schemas/")
 	paths := map[string]map[string]any{}
 	for _, op := range registry {
 		o, err := s.operation(op)
@@ -52,7 +52,7 @@ func OpenAPI(version string) (json.RawMessage, error) {
 			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer"}},
 			"responses": map[string]any{"Problem": map[string]any{
 				"description": "What went wrong.",
-				"content":     map[string]any{TypeProblem: map[string]any{"schema": ref("Problem")}},
+				"content":     map[string]any{TypeProblem: map[string]any{"schema": s.ref("Problem")}},
 			}},
 		},
 	})
@@ -138,12 +138,17 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 
 // schemas makes schemas from Go types. Named structs are components.
 type schemas struct {
+	place      string // where references find components
 	components map[string]*jsonschema.Schema
 	names      map[reflect.Type]string
 }
 
-func ref(name string) *jsonschema.Schema {
-	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}
+func newSchemas(place string) *schemas {
+	return &schemas{place: place, components: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
+}
+
+func (s *schemas) ref(name string) *jsonschema.Schema {
+	return &jsonschema.Schema{Ref: s.place + name}
 }
 
 // plain holds types with a predefined schema.
@@ -171,7 +176,7 @@ func (s *schemas) of(t reflect.Type) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	if name, ok := s.names[t]; ok {
-		return ref(name), nil
+		return s.ref(name), nil
 	}
 	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: s.known(nil)})
 }
@@ -225,7 +230,7 @@ func (s *schemas) known(without []reflect.Type) map[reflect.Type]*jsonschema.Sch
 	known := maps.Clone(plain)
 	for t, name := range s.names {
 		if !slices.Contains(without, t) {
-			known[t] = ref(name)
+			known[t] = s.ref(name)
 		}
 	}
 	return known

@@ -42,7 +42,7 @@ var groups = []struct{ id, title, commands string }{
 	{"control", "Control runs:", "signal pause resume cancel retry fork rewind seen bulk"},
 	{"people", "People:", "asks answer rules"},
 	{"data", "Data:", "memory upload bundle export import verify archive unarchive archived erase receipt"},
-	{"operate", "Operate:", "serve worker workers flows usage token doctor bench backup restore keys retention migrate"},
+	{"operate", "Operate:", "serve mcp worker workers flows usage token doctor bench backup restore keys retention migrate"},
 	{"more", "More:", "completion help version exit-codes"},
 }
 

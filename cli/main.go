@@ -45,8 +45,8 @@ type Options struct {
 	// Observer sees their steps. Flags take precedence.
 	Runtime perdure.Options
 	// Server configures the API of dev and serve, such as the largest body. Flags
-	// take precedence. Its Faces are added to those of packages adk and agentkit,
-	// which dev and serve always have.
+	// take precedence. Its Faces are added to those of packages adk,
+	// agentkit and mcpface, which dev and serve always have.
 	Server server.Options
 	// Example is an input of the first flow, which dev suggests. Empty means Hello.
 	Example string
@@ -178,7 +178,7 @@ var commands = []func(*app) *cobra.Command{
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	bulkCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand, receiptCommand,
-	serveCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
+	serveCommand, mcpCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/server/adk"
 	"github.com/perdure/perdure/server/agentkit"
+	"github.com/perdure/perdure/server/mcpface"
 	"github.com/spf13/cobra"
 )
 
@@ -180,7 +181,7 @@ func (a *app) serverOptions(log *slog.Logger) server.Options {
 	o := a.opts.Server
 	o.Logger = cmp.Or(o.Logger, log)
 	o.Version = cmp.Or(o.Version, version())
-	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face())
+	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face(), mcpface.Face(mcpface.Options{Logger: o.Logger}))
 	return o
 }
 

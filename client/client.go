@@ -34,10 +34,10 @@ type Options struct {
 	// Silence is how long an event stream may be silent before its connection is
 	// considered lost; 0 means a minute. Servers send something every 15 s.
 	Silence time.Duration
+	// MaxAnswer is the size in bytes of the largest response that is read as a
+	// whole; 0 means 256 MiB.
+	MaxAnswer int64
 }
-
-// maxAnswer bounds a response that is read as a whole.
-const maxAnswer = 256 << 20
 
 // Client calls the API of a server. It is safe for concurrent use.
 type Client struct {
@@ -65,6 +65,9 @@ func New(address string, o Options) (*Client, error) {
 	o.Delay = min(max(o.Delay, 0), time.Hour)
 	if o.Silence <= 0 {
 		o.Silence = time.Minute
+	}
+	if o.MaxAnswer <= 0 {
+		o.MaxAnswer = 256 << 20
 	}
 	c := &Client{base: base, opts: o, http: &http.Client{}}
 	if o.HTTP != nil {
@@ -110,6 +113,16 @@ func do[Out any](ctx context.Context, c *Client, q *request) (*Out, error) {
 	return out, nil
 }
 
+// Call is [Do] for an operation whose types are not known where it is called: in is
+// a value of op.In, and the result is the JSON of the response, nil if it has none.
+// Repeat says that repeating the call changes nothing more, so that it may be sent
+// again when a connection is lost.
+func Call(ctx context.Context, c *Client, op *api.Info, in any, repeat bool) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.call(ctx, &request{op: op, in: reflect.ValueOf(in), repeat: repeat}, &out)
+	return out, err
+}
+
 // Open calls an operation whose body or response is not JSON. The caller must
 // close the response body.
 func Open[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In, body io.Reader) (io.ReadCloser, error) {
@@ -135,7 +148,7 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 		if q.op.Out == nil {
 			return resp.Body.Close()
 		}
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		data, err := io.ReadAll(io.LimitReader(resp.Body, c.opts.MaxAnswer+1))
 		resp.Body.Close()
 		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		switch {
@@ -150,8 +163,8 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 			return fmt.Errorf("client: the answer of %s was cut off: %w", q.op.Name, err)
 		case media != api.TypeJSON:
 			return fmt.Errorf("client: %s: %w", q.op.Name, c.foreign(resp))
-		case len(data) > maxAnswer:
-			return fmt.Errorf("client: the answer of %s is over %d MiB", q.op.Name, maxAnswer>>20)
+		case int64(len(data)) > c.opts.MaxAnswer:
+			return fmt.Errorf("client: the answer of %s: %w: it is over %d bytes", q.op.Name, perdure.ErrTooLarge, c.opts.MaxAnswer)
 		}
 		if err := json.Unmarshal(data, out); err != nil {
 			return fmt.Errorf("client: the answer of %s: %w", q.op.Name, err)

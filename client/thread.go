@@ -140,7 +140,7 @@ func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptio
 	}
 	defer body.Close()
 	var t perdure.Thread
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&t); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, c.opts.MaxAnswer)).Decode(&t); err != nil {
 		return "", fmt.Errorf("client: the answer of %s: %w", api.ThreadsImport.Name, err)
 	}
 	return t.ID, nil

@@ -26,7 +26,7 @@ func (c *Client) Upload(ctx context.Context, body io.Reader, q perdure.UploadReq
 	}
 	defer answer.Close()
 	u := new(perdure.Upload)
-	if err := json.NewDecoder(io.LimitReader(answer, maxAnswer)).Decode(u); err != nil {
+	if err := json.NewDecoder(io.LimitReader(answer, c.opts.MaxAnswer)).Decode(u); err != nil {
 		return nil, fmt.Errorf("client: the answer of %s: %w", api.UploadsCreate.Name, err)
 	}
 	return u, nil

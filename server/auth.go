@@ -29,6 +29,9 @@ type Principal struct {
 
 // May reports whether the principal has a scope.
 func (p *Principal) May(s api.Scope) bool {
+	if s == AnyScope {
+		return len(p.Scopes) > 0
+	}
 	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)
 }
 
@@ -175,7 +178,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
 		return nil, err
 	}
-	c := &Call{s: s, Who: who, header: w.Header(), about: about, load: l, expires: who.Expires}
+	c := &Call{s: s, Who: who, header: w.Header(), about: about, load: l, still: still, expires: who.Expires}
 	c.recheck = func(ctx context.Context) error {
 		now, err := still(ctx)
 		if err != nil {
@@ -261,9 +264,12 @@ type who func(context.Context) (*Principal, error)
 func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info) (*Principal, who, error) {
 	var ask who
 	token, given, err := bearer(r)
+	outer := outerCall(r.Context())
 	switch stream, ok := streamOf(r, op); {
 	case op.Scope == api.ScopeNone:
 		ask = func(context.Context) (*Principal, error) { return nobody, nil }
+	case outer != nil:
+		ask = outer.still
 	case s.opts.Auth == nil:
 		p, err := s.letIn(r)
 		if err != nil {

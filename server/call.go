@@ -26,6 +26,7 @@ type Call struct {
 	header  http.Header // of the answer
 	about   *outcome    // nil without a connection
 	load    *load
+	still   who                         // looks the caller up again
 	recheck func(context.Context) error // whether the caller may still do what was admitted
 	expires time.Time                   // when the caller's token expires, as far as known; zero: never
 }

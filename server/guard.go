@@ -17,7 +17,7 @@ import (
 // The methods and headers that pages of Options.Origins may use.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, Traceparent, X-Agentkit-Trace-Id, X-Requested-With"
+	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, Traceparent, X-Agentkit-Trace-Id, X-Requested-With, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
 	corsExposed = "ETag, Location, Last-Event-ID, X-Agentkit-Trace-Id, Retry-After, Link"
 )
 

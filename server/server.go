@@ -92,6 +92,7 @@ type Server struct {
 	hub      feed.Hub
 	probed   probed
 	quotas   *quotas
+	flows    func() []api.FlowInfo
 }
 
 // New returns the API of a runtime.
@@ -114,6 +115,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		sums:   counts{tenants: map[string]*counted{}},
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
 	s.sums.count = s.tallies.countThreads
+	s.flows = s.describeFlows()
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}
 	s.sessions = newSessions(all.Hash)

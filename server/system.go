@@ -53,11 +53,7 @@ func (s *Server) systemRoutes() {
 }
 
 func (s *Server) listFlows(context.Context, *Call, *api.Nothing) (*api.FlowList, error) {
-	out := &api.FlowList{Flows: []api.FlowInfo{}}
-	for _, name := range s.rt.Flows() {
-		out.Flows = append(out.Flows, s.flowInfo(name))
-	}
-	return out, nil
+	return &api.FlowList{Flows: s.flows()}, nil
 }
 
 // flowInfo describes a flow.

@@ -1,0 +1,146 @@
+package mcpface
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/server/internal/foreign"
+)
+
+// Options configure a face. The zero value is ready to use.
+type Options struct {
+	// Docs holds pages of documentation, files that end with .md. Without it there
+	// are no tools to read them.
+	Docs fs.FS
+	// Logger receives what no caller is told. The default discards it.
+	Logger *slog.Logger
+	// Version is that of the program, for clients.
+	Version string
+	// ReadOnly leaves out all tools that change something.
+	ReadOnly bool
+}
+
+// maxAnswer bounds what a tool reads of the API, of which it returns parts.
+const maxAnswer = 16 << 20
+
+// Face returns the route of the protocol: POST /mcp, the transport called streamable
+// HTTP, without sessions. It needs a token of any scopes, which decide about tools.
+func Face(o Options) server.Face {
+	f := &face{options: o.complete(), servers: map[audience]*mcp.Server{}}
+	f.handler = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		s, _ := r.Context().Value(serverKey{}).(*mcp.Server)
+		return s
+	}, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
+		DisableLocalhostProtection: true, // the server has checked the host, and knows by which names it is called
+		MaxRequestBodyBytes:        -1,   // the server has read the body within its limits
+	})
+	return server.Face{{Pattern: "POST /mcp", Scope: server.AnyScope, Serve: f.serve}}
+}
+
+func (o Options) complete() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// fixed returns the tools that do not depend on flows.
+func (o *Options) fixed() []*tool { return append(slices.Clone(fixed()), docsTools(o.Docs)...) }
+
+// may returns whether a scope is allowed to someone who has some.
+func (o *Options) may(has func(api.Scope) bool) func(api.Scope) bool {
+	return func(s api.Scope) bool {
+		return has(s) && (!o.ReadOnly || s == api.ScopeRead || s == api.ScopeNone)
+	}
+}
+
+// serverKey is the key of the server of a request.
+type serverKey struct{}
+
+// face serves the protocol over HTTP. Callers who may do the same share a server.
+type face struct {
+	options Options
+	handler http.Handler
+
+	mu      sync.Mutex
+	servers map[audience]*mcp.Server
+}
+
+// audience is who shares a server.
+type audience struct {
+	flows  *api.FlowInfo // the first of them, nil for none
+	scopes string
+}
+
+// serve serves a request.
+func (f *face) serve(w http.ResponseWriter, r *http.Request, c *server.Call) error {
+	data, err := c.Body(w, r)
+	if err != nil {
+		return err
+	}
+	if err := foreign.Check(data); err != nil {
+		return err
+	}
+	if batch := bytes.TrimLeft(data, " \t\r\n"); len(batch) > 0 && batch[0] == '[' {
+		return fmt.Errorf("%w: several messages in one request, which newer versions of the protocol do not have; send one", api.ErrUnsupported)
+	}
+	to, err := client.New("http://localhost", client.Options{HTTP: &http.Client{Transport: c.Transport(r)}, Attempts: -1, MaxAnswer: maxAnswer})
+	if err != nil {
+		return err
+	}
+	ctx := context.WithValue(r.Context(), serverKey{}, f.server(c))
+	ctx = context.WithValue(ctx, callerKey{}, &caller{client: to, gone: r.Context()})
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	f.handler.ServeHTTP(w, r)
+	return nil
+}
+
+// server returns the server with the tools that a caller may use.
+func (f *face) server(c *server.Call) *mcp.Server {
+	may := f.options.may(c.Who.May)
+	var a audience
+	var scopes []string
+	for _, s := range api.Scopes {
+		if may(s) {
+			scopes = append(scopes, string(s))
+		}
+	}
+	a.scopes = strings.Join(scopes, " ")
+	var flows []api.FlowInfo
+	if may(api.ScopeRead) && may(api.ScopeRun) { // to list flows is to read
+		flows = c.Flows()
+	}
+	if len(flows) > 0 {
+		a.flows = &flows[0]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.servers[a]; s != nil {
+		return s
+	}
+	all := f.options.fixed()
+	for _, flow := range flows {
+		all = append(all, flowTool(flow))
+	}
+	s := newServer(c.Version(), false)
+	for _, t := range allowed(all, may) {
+		register(s, t, f.options.Logger)
+	}
+	s.AddReceivingMiddleware(refuse(all, may))
+	f.servers[a] = s
+	return s
+}
