@@ -46,6 +46,21 @@ func (r *Tenant) Cursors(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
+// Restored yields the cursors of the threads that have come back from the archive since
+// a time, in microseconds, and some that came earlier.
+func (r *Tenant) Restored(ctx context.Context, since int64) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if r.All.bare {
+			return
+		}
+		for key, err := range r.All.spanCells(ctx, span{facet: r.All.facet(r.Part, "back"), last: flip(minuteOf(since)) + "~"}, "") {
+			if !yield(ByCreation(byChange+key[facetLen(key):]), err) {
+				return
+			}
+		}
+	}
+}
+
 // Count returns how many of the tenant's threads have each status, and how many asks
 // are open.
 func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, asks int, err error) {

@@ -87,6 +87,7 @@ func momentOf(micros int64) string {
 // keys in the index.
 func (s *Summary) replaces(was Summary) {
 	s.Indexed, s.Pending, s.Gone = true, nil, nil
+	s.Back = cmp.Or(s.Back, was.Back)
 	s.StatusSeq, s.MetaSeq = max(s.Seq, was.StatusSeq+1), max(s.Seq, was.MetaSeq+1)
 	if was.Indexed && facetStatus(was.Status) == facetStatus(s.Status) && was.Waits.equal(s.Waits) && minuteOf(was.Changed()) == minuteOf(s.Changed()) {
 		s.StatusSeq = was.StatusSeq
@@ -138,6 +139,9 @@ func (c *Threads) indexKeys(name string, s Summary) []string {
 	}
 	if s.User != "" {
 		keys = append(keys, c.facet(part, "user", s.User)+thread)
+	}
+	if s.Back != 0 {
+		keys = append(keys, c.facet(part, "back")+flip(minuteOf(s.Back))+"."+thread+number(1)) // it never changes
 	}
 	if isStray(incarnation, s.Created) {
 		keys = append(keys, c.facet(part, "strays")+thread)

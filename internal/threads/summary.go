@@ -34,6 +34,7 @@ type Summary struct {
 	Rough   bool           `json:"rough,omitempty"` // not written from the thread itself yet
 	Parent  string         `json:"parent,omitempty"`
 	Import  bool           `json:"import,omitempty"`
+	Back    int64          `json:"back,omitempty"` // when it was restored from the archive
 
 	Meta  map[string]string `json:"meta,omitempty"`  // what threads are found by
 	Waits *Waits            `json:"waits,omitempty"` // for people, if it has open asks
@@ -166,6 +167,19 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 		c.Log.Debug("writing a summary", "thread", o.Thread.ID, "error", err)
 	}
 	return err
+}
+
+// SummariseRestored writes the summary of a thread that comes back from the archive,
+// with the times that it had, and says when: see [Tenant.Restored].
+func (c *Threads) SummariseRestored(ctx context.Context, o *Opened) error {
+	return c.replaceSummary(ctx, o.Name, func(was Summary, known bool) (Summary, bool) {
+		if known && was.Indexed && was.Back != 0 { // another process was first
+			return was, false
+		}
+		s := summaryOf(o.Thread)
+		s.Moved, s.Back = was.Moved, clock.Micros()
+		return s, !known || was.Seq <= s.Seq
+	})
 }
 
 // SummariseFork writes the summary of a fork that has just begun, so that lists find

@@ -235,7 +235,7 @@ func (v *Vault) show(ctx context.Context, a *threads.Archived, o *threads.Opened
 	t := o.Thread
 	err := v.threads.EnsureSummary(ctx, a.Name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
 	if err == nil {
-		err = v.threads.Summarise(ctx, o)
+		err = v.threads.SummariseRestored(ctx, o)
 	}
 	if err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 
 // Changes finds what has changed in the list of a tenant's threads, and reads only
 // that: threads are listed by status and the time of their last change, so those that
-// have changed since the last look come first. Now and then it reads all of them, in
-// case that the clock of another node is wrong, or that a thread came back from the
-// archive, with the times that it had, while as many others went.
+// have changed since the last look come first. Threads that came back from the archive,
+// with the times that they had, are listed by when they did. Now and then it reads all
+// of them, in case that the clock of another node is wrong.
 type Changes[T any] struct {
 	Tenant *threads.Tenant
 	// List yields the threads that a query selects, after a cursor unless that is "".
@@ -61,9 +61,19 @@ func (c *Changes[T]) Look(ctx context.Context, changed func(was *T, now T), gone
 	}
 	queries := []threads.Query{{}}
 	if !full {
+		since := max(1, c.begun-clocks.Microseconds())
 		queries = nil
+		for cursor, err := range c.Tenant.Restored(ctx, since) {
+			_, known := c.known[cursor]
+			if err == nil && !known {
+				err = c.find(ctx, cursor, found)
+			}
+			if err != nil && !errors.Is(err, perdure.ErrCorrupt) {
+				return err
+			}
+		}
 		for _, status := range threads.FacetStatuses {
-			queries = append(queries, threads.Query{Status: &status, Since: max(1, c.begun-clocks.Microseconds())})
+			queries = append(queries, threads.Query{Status: &status, Since: since})
 		}
 	}
 	for _, q := range queries {
@@ -107,8 +117,8 @@ func (c *Changes[T]) Look(ctx context.Context, changed func(was *T, now T), gone
 	return nil
 }
 
-// left returns the known threads that are no longer there. Others may have come back
-// from the archive, with the times that they had: it adds them to those that were found.
+// left returns the known threads that are no longer there. It adds others that it comes
+// across, such as those of a node whose clock is wrong, to those that were found.
 func (c *Changes[T]) left(ctx context.Context, found map[string]T, full bool) (map[string]T, error) {
 	left := map[string]T{}
 	if full {
@@ -140,13 +150,10 @@ func (c *Changes[T]) left(ctx context.Context, found map[string]T, full bool) (m
 		if _, ok := found[cursor]; known || ok {
 			continue
 		}
-		t, ok, err := c.at(ctx, cursor)
-		if err != nil {
+		if err := c.find(ctx, cursor, found); err != nil {
 			return nil, err
 		}
-		if ok {
-			found[cursor] = t
-		} else {
+		if _, ok := found[cursor]; !ok {
 			odd++
 		}
 	}
@@ -159,15 +166,18 @@ func (c *Changes[T]) left(ctx context.Context, found map[string]T, full bool) (m
 	return left, nil
 }
 
-// at returns the thread at a cursor, unless it has not begun.
-func (c *Changes[T]) at(ctx context.Context, cursor string) (t T, ok bool, err error) {
+// find adds the thread at a cursor to those that were found, unless it has not begun.
+func (c *Changes[T]) find(ctx context.Context, cursor string, found map[string]T) error {
 	for t, err := range c.List(ctx, threads.Query{}, cursor[:len(cursor)-1]) {
 		if err != nil && !errors.Is(err, perdure.ErrCorrupt) {
-			return t, false, err
+			return err
 		}
-		return t, err == nil && threads.ByCreation(c.Cursor(t)) == cursor, nil
+		if err == nil && threads.ByCreation(c.Cursor(t)) == cursor {
+			found[cursor] = t
+		}
+		return nil
 	}
-	return t, false, ctx.Err()
+	return ctx.Err()
 }
 
 // hasMoved reports whether the newest thread has moved since it was last seen.

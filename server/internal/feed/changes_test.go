@@ -69,8 +69,7 @@ func TestChangesAreTheList(t *testing.T) {
 			ctx := t.Context()
 			for i := range kit.Sized(150, 400, 400) {
 				id := fmt.Sprint("t", rand.IntN(12))
-				what := rand.IntN(8)
-				switch what {
+				switch rand.IntN(8) {
 				case 0:
 					_ = k.Erase(ctx, id, perdure.EraseOptions{})
 				case 1:
@@ -85,9 +84,7 @@ func TestChangesAreTheList(t *testing.T) {
 					_, _ = k.Start(ctx, perdure.StartRequest{Thread: id, Flow: []string{"echo", "ask"}[rand.IntN(2)], Input: "x"})
 				}
 				time.Sleep([]time.Duration{0, time.Second, time.Minute, 3 * time.Minute, time.Hour}[rand.IntN(5)])
-				// Between two looks, a thread that goes hides one that comes back: Look finds
-				// the latter only when it reads all threads.
-				if what > 2 && rand.IntN(3) == 0 {
+				if rand.IntN(3) == 0 {
 					continue
 				}
 				synctest.Wait()
@@ -103,6 +100,44 @@ func TestChangesAreTheList(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAThreadThatComesBackWhileAnotherGoes: it has the times that it had, and there are
+// as many threads as before.
+func TestAThreadThatComesBackWhileAnotherGoes(t *testing.T) {
+	kit.Bubble(t, "", func(t *testing.T) {
+		place, err := archive.Open(t.Context(), "file:"+t.TempDir())
+		kit.NoErr(t, err)
+		k := kit.New(t, nil, perdure.Options{Archive: place})
+		for _, id := range []string{"back", "gone", "stays"} {
+			_, err := k.Create(t.Context(), perdure.CreateRequest{Thread: id})
+			kit.NoErr(t, err)
+		}
+		_, err = k.Archive(t.Context(), "back", perdure.Note{})
+		kit.NoErr(t, err)
+		time.Sleep(time.Hour)
+		f := newFollower(k.Runtime)
+		f.look(t)
+		time.Sleep(time.Minute)
+		kit.NoErr(t, k.Restore(t.Context(), "back", perdure.RestoreOptions{}))
+		kit.NoErr(t, k.Erase(t.Context(), "gone", perdure.EraseOptions{}))
+		f.read = 0
+		f.look(t)
+		if f.known["back"].ID == "" || f.known["gone"].ID != "" || len(f.known) != 2 {
+			t.Errorf("the follower knows %v", f.known)
+		}
+		kit.NoErr(t, k.Signal(t.Context(), "back", "x", 1, perdure.SignalOptions{})) // its summary still says when it came back
+		time.Sleep(time.Hour)
+		late := newFollower(k.Runtime)
+		found := 0
+		for _, err := range threads.Behind(k.Runtime).Restored(t.Context(), 1) {
+			kit.NoErr(t, err)
+			found++
+		}
+		if late.look(t); found != 1 || len(late.known) != 2 {
+			t.Errorf("%d threads have come back, and there are %v", found, late.known)
+		}
+	})
 }
 
 // TestChangesReadWhatHasChanged: a look reads few threads besides those that changed.
