@@ -15,6 +15,23 @@ func TestClientInNode(t *testing.T) {
 	runSpecs(t, "node.spec.ts")
 }
 
+// TestClientInBrowser runs test/server/browser.spec.ts: the example in a browser,
+// with tokens for its users, while the server is killed.
+func TestClientInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a browser")
+	}
+	var browser string
+	var err error
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if browser, err = exec.LookPath(name); err == nil {
+			break
+		}
+	}
+	need(t, err)
+	runSpecs(t, "browser.spec.ts", "PERDURE_BROWSER="+browser)
+}
+
 // need skips a test that cannot run here, or fails it in CI.
 func need(t *testing.T, err error) {
 	t.Helper()
@@ -22,9 +39,9 @@ func need(t *testing.T, err error) {
 		return
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatalf("Node.js, and make ts are needed: %v", err)
+		t.Fatalf("Node.js, make ts and a browser are needed: %v", err)
 	}
-	t.Skipf("skipped, because Node.js, and make ts are needed: %v", err)
+	t.Skipf("skipped, because Node.js, make ts and a browser are needed: %v", err)
 }
 
 func runSpecs(t *testing.T, file string, env ...string) {

@@ -12,7 +12,7 @@ export interface Options {
   token?: string | (() => string | Promise<string>);
   /** Use the cookie that POST /v1/session has set. It works on pages of the server's own origin. */
   cookies?: boolean;
-  /** How often to repeat requests that were lost, if that changes nothing more: 4 times, at first after 200 ms. */
+  /** How often to repeat requests that were lost, if that changes nothing more: 6 times, at first after 200 ms. */
   retry?: Attempts;
   /**
    * How often streams reconnect without receiving anything: without end, at first after the time
@@ -101,7 +101,7 @@ export class Sender {
     if (takesKey(route)) headers["Idempotency-Key"] ??= newId();
     const fixed = !(body instanceof ReadableStream);
     const safe = fixed && (input.repeat || canRepeat(route) || "Idempotency-Key" in headers);
-    const { maxAttempts = 4, delayMs = 200 } = this.options.retry ?? {};
+    const { maxAttempts = 6, delayMs = 200 } = this.options.retry ?? {};
     for (let attempt = 0; ; attempt++) {
       const dog = new Watchdog(this.options.timeoutMs ?? 90_000, signal);
       let keep = false;
