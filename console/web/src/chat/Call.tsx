@@ -3,8 +3,10 @@ import { type ReactNode, useState } from "react";
 import { cx } from "@/lib/cx";
 import { parsed } from "@/lib/exact";
 import { brief, oneLine, plain } from "@/lib/text";
+import { duration } from "@/lib/time";
 import { Diff } from "@/ui/Diff";
 import { Json } from "@/ui/Json";
+import { MediaView } from "@/ui/Media";
 import { Badge } from "@/ui/Status";
 import { Text } from "@/ui/Text";
 import type { CallView } from "./said";
@@ -16,12 +18,15 @@ interface CallProps {
   /** The run has ended: what has no result will not get one. */
   over?: boolean;
   live?: boolean;
+  thread: string;
+  /** Opens an event in the inspector. */
+  onSelect?(seq: number): void;
   /** What a person can do about it, below the card's heading. */
   children?: ReactNode;
 }
 
 /** A call of a tool as a card that opens. */
-export function Call({ call, asked, over, live, children }: CallProps) {
+export function Call({ call, thread, asked, over, live, onSelect, children }: CallProps) {
   const [open, setOpen] = useState(false);
   const args = parsed(call.args);
   const text = call.result?.text;
@@ -33,10 +38,11 @@ export function Call({ call, asked, over, live, children }: CallProps) {
         <Wrench aria-hidden className="size-3.5 shrink-0 text-faint" />
         <bdi className="shrink-0 font-mono text-xs font-semibold">{plain(call.name)}</bdi>
         <bdi className="min-w-0 flex-1 truncate text-xs text-faint">{args === undefined ? oneLine(call.args, 200) : brief(args)}</bdi>
+        {call.at?.tookMs !== undefined && <span className="shrink-0 text-xs text-faint tabular-nums">{duration(call.at.tookMs)}</span>}
         <CallState call={call} asked={asked} over={over} live={live} />
       </button>
       {open && (
-        <dl className="space-y-3 border-t border-line px-3 py-2">
+        <div className="space-y-3 border-t border-line px-3 py-2">
           <Detail name="Arguments">{args === undefined ? <Text mono text={call.args} /> : <Json value={args} open={3} />}</Detail>
           {call.ranWith !== undefined && (
             <Detail name="Ran with">
@@ -48,7 +54,15 @@ export function Call({ call, asked, over, live, children }: CallProps) {
               {value !== null && typeof value === "object" ? <Json value={value} open={2} /> : <Text mono text={text} limit={3000} />}
             </Detail>
           )}
-        </dl>
+          {call.result?.media.map((media, at) => (
+            <MediaView key={at} thread={thread} media={media} />
+          ))}
+          {onSelect && call.at && (
+            <button type="button" className="rounded text-xs text-accent hover:underline" onClick={() => onSelect(call.at!.seq)}>
+              Inspect event #{call.at.seq}
+            </button>
+          )}
+        </div>
       )}
       {children && <div className="border-t border-line">{children}</div>}
     </div>
@@ -56,15 +70,15 @@ export function Call({ call, asked, over, live, children }: CallProps) {
 }
 
 const Detail = ({ name, children }: { name: string; children: ReactNode }) => (
-  <div>
-    <dt className="mb-1 text-xs font-medium text-faint">{name}</dt>
-    <dd>{children}</dd>
-  </div>
+  <section>
+    <h4 className="mb-1 text-xs font-medium text-faint">{name}</h4>
+    {children}
+  </section>
 );
 
 const decisions: Record<string, string> = { approve: "approved", edit: "edited", reject: "rejected", respond: "answered", always: "allowed" };
 
-function CallState({ call, asked, over, live }: Omit<CallProps, "children">) {
+function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked" | "over" | "live">) {
   if (asked)
     return (
       <Badge tone="ask">

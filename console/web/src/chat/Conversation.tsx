@@ -1,11 +1,11 @@
-import { Brain, Clock, FileText, Image } from "lucide-react";
-import { memo, type ReactNode, useState } from "react";
-import { address, type Schemas } from "@/api/client";
+import { Brain, Clock } from "lucide-react";
+import { memo, type ReactNode } from "react";
 import { cx } from "@/lib/cx";
-import { oneLine, plain } from "@/lib/text";
-import { Button } from "@/ui/Button";
+import { compact, oneLine } from "@/lib/text";
 import { Markdown } from "@/ui/Markdown";
+import { MediaView } from "@/ui/Media";
 import { Text } from "@/ui/Text";
+import { Time } from "@/ui/Time";
 import { Call } from "./Call";
 import type { CallView, Said, SaidPart } from "./said";
 
@@ -18,6 +18,8 @@ interface ConversationProps {
   under?(call: CallView): ReactNode;
   /** No run is active: calls without a result will not get one. */
   over?: boolean;
+  /** Opens an event in the inspector. */
+  onSelect?(seq: number): void;
 }
 
 /** A conversation of people and agents, as it reads: the newest at its end. */
@@ -26,7 +28,7 @@ export function Conversation({ said, ...rest }: ConversationProps) {
   return (
     <ol aria-label="Conversation" className="space-y-4">
       {said.map((one) => (
-        <li key={one.id}>
+        <li key={one.id} className="[contain-intrinsic-size:auto_8rem] [content-visibility:auto]">
           <Message said={one} named={agents.size > 1} {...rest} />
         </li>
       ))}
@@ -42,6 +44,7 @@ function Message({ said, named, ...rest }: { said: Said; named: boolean } & Omit
           <span className="sr-only">Said by a person: </span>
           <Parts said={said} {...rest} />
         </div>
+        <Where said={said} {...rest} />
         {said.waits && (
           <span className="flex items-center gap-1 text-xs text-faint">
             <Clock aria-hidden className="size-3" />
@@ -52,17 +55,38 @@ function Message({ said, named, ...rest }: { said: Said; named: boolean } & Omit
     );
   return (
     <div className="space-y-2" aria-busy={said.live}>
-      {(named || said.role === "system") && <p className="text-xs font-medium text-faint">{said.role === "system" ? "system" : oneLine(said.agent, 80)}</p>}
+      {(named || said.role === "system" || said.at) && (
+        <div className="flex items-center gap-2">
+          <bdi className="min-w-0 truncate text-xs font-medium text-faint">{said.role === "system" ? "system" : oneLine(said.agent, 80)}</bdi>
+          <Where said={said} {...rest} />
+        </div>
+      )}
       <Parts said={said} {...rest} />
       {said.live && <span aria-label="being written" className="inline-block h-4 w-1.5 animate-pulse rounded-full bg-work-bar" />}
     </div>
   );
 }
 
-function Parts({ said, thread, asked, under, over }: { said: Said } & Omit<ConversationProps, "said">) {
+/** When it was said, what it cost, and the event that says so. */
+function Where({ said: { at, tokens }, onSelect }: { said: Said; onSelect?(seq: number): void }) {
+  if (!at) return null;
+  return (
+    <span className="ml-auto flex shrink-0 items-center gap-2 text-xs text-faint">
+      {tokens ? <span className="tabular-nums">{compact(tokens)} tokens</span> : null}
+      <Time at={at.time} />
+      {onSelect && (
+        <button type="button" className="rounded tabular-nums hover:text-text hover:underline" title="Inspect the event" onClick={() => onSelect(at.seq)}>
+          #{at.seq}
+        </button>
+      )}
+    </span>
+  );
+}
+
+function Parts({ said, thread, asked, under, over, onSelect }: { said: Said } & Omit<ConversationProps, "said">) {
   return said.parts.map((part, at) =>
     part.kind === "call" ? (
-      <Call key={at} call={part.call} asked={asked?.(part.call)} over={over} live={said.live}>
+      <Call key={at} thread={thread} call={part.call} asked={asked?.(part.call)} over={over} live={said.live} onSelect={onSelect}>
         {under?.(part.call)}
       </Call>
     ) : (
@@ -72,7 +96,7 @@ function Parts({ said, thread, asked, under, over }: { said: Said } & Omit<Conve
 }
 
 const Part = memo(function Part({ part, said, thread }: { part: Exclude<SaidPart, { kind: "call" }>; said: Said; thread: string }) {
-  if (part.kind === "media") return <Media media={part.media} thread={thread} />;
+  if (part.kind === "media") return <MediaView media={part.media} thread={thread} />;
   if (part.kind === "reasoning") return <Reasoning text={part.text} open={!!said.live && said.parts.at(-1) === part} />;
   return said.role === "assistant" ? <Markdown text={part.text} /> : <Text text={part.text} />;
 }, (before, after) => before.thread === after.thread && before.said.live === after.said.live && same(before.part, after.part));
@@ -89,31 +113,5 @@ function Reasoning({ text, open }: { text: string; open: boolean }) {
       </summary>
       <Text text={text} className="mt-1 border-l-2 border-line pl-3 text-soft" />
     </details>
-  );
-}
-
-/** An image or file. Images are loaded when someone wants to see them. */
-function Media({ media, thread }: { media: Schemas["Media"]; thread: string }) {
-  const [shown, setShown] = useState(false);
-  const image = /^image\/(png|jpeg|gif|webp)$/.test(media.mime ?? "");
-  const what = plain(media.name || media.mime || "file");
-  const at = media.blob ? address("/v1/blobs/{thread}/{hash}", { thread, hash: media.blob }) : undefined;
-  if (shown && at) return <img src={at} alt={what} className="max-h-80 max-w-full rounded border border-line" />;
-  return (
-    <div className="flex flex-wrap items-center gap-2 text-soft [&_svg]:size-4">
-      {image ? <Image aria-hidden /> : <FileText aria-hidden />}
-      <bdi>{what}</bdi>
-      {image && at && (
-        <Button size="small" onClick={() => setShown(true)}>
-          Show the image
-        </Button>
-      )}
-      {!image && at && (
-        <a href={at} download={media.name || "file"} className="text-accent hover:underline">
-          Download
-        </a>
-      )}
-      {!at && media.url && <Text mono text={media.url} />}
-    </div>
   );
 }

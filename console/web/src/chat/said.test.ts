@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { conversation, type Rec, recordOf } from "./said";
+import type { Event } from "@/lib/timeline";
+import { conversation, heard, type Rec, recordOf } from "./said";
 
 const user = (text: string): Rec => ({ id: "r/a/input", agent: "a", message: { role: "user", parts: [{ text }] } });
 const calls = (turn: number, ...ids: string[]): Rec => ({
@@ -39,4 +40,13 @@ test("only the events of agents carry records", () => {
   expect(recordOf({ run: "r", path: "/other", value: record })).toBeUndefined();
   expect(recordOf({ run: "r", path: "/a/input", value: null })).toBeUndefined();
   expect(recordOf({ run: "r", path: "/a/input", value: { id: "r/a/input" } })).toBeUndefined();
+});
+
+test("what was said in a journal says where, and is gone after a rewind", () => {
+  const event = (seq: number, value: Rec): Event => ({ thread: "t", seq, kind: "step", run: "r", time: "2026-01-02T15:00:00Z", path: value.id.slice(1), took_us: 1500, value });
+  const journal = [event(1, user("hi")), event(2, calls(1, "c1")), event(3, result("c1", "one"))];
+  const said = conversation(heard(journal));
+  expect(said.map((s) => s.at?.seq)).toEqual([1, 2]);
+  expect(said[1]?.parts[1]).toMatchObject({ call: { at: { seq: 3, tookMs: 1.5 }, result: { text: "one" } } });
+  expect(heard([...journal, { thread: "t", seq: 4, kind: "rewound", time: "2026-01-02T15:00:00Z", to: 1 }]).map((one) => one.at?.seq)).toEqual([1]);
 });

@@ -1,7 +1,18 @@
 import type { Schemas } from "@/api/client";
 import type { LiveReply } from "@/lib/deltas";
+import { type Event, standing } from "@/lib/timeline";
 
 export type Rec = Schemas["Record"];
+
+/** The event with which something was recorded. */
+export interface At {
+  seq: number;
+  time: string;
+  tookMs?: number;
+}
+
+/** A record, and where it is in the journal if that was read. */
+export type Heard = Rec & { at?: At };
 
 /** A call of a tool, with what came of it. */
 export interface CallView {
@@ -17,6 +28,7 @@ export interface CallView {
   ranWith?: unknown;
   /** The call goes on elsewhere, under this name. */
   pending?: string;
+  at?: At;
 }
 
 export type SaidPart =
@@ -35,14 +47,14 @@ export interface Said {
   live?: boolean;
   /** It waits until the agent reads it. */
   waits?: boolean;
-  usage?: Rec["usage"];
-  model?: string;
+  tokens?: number;
+  at?: At;
 }
 
 const roleOf = (role: string): Said["role"] => (role === "user" || role === "system" ? role : "assistant");
 
 /** Puts records in the order in which people read them: results are part of the calls that they answer. */
-export function conversation(records: readonly Rec[], live: readonly LiveReply[] = []): Said[] {
+export function conversation(records: readonly Heard[], live: readonly LiveReply[] = []): Said[] {
   const all: Said[] = [];
   const open = new Map<string, CallView>();
   for (const record of records) {
@@ -58,7 +70,7 @@ export function conversation(records: readonly Rec[], live: readonly LiveReply[]
       else if (part.text) parts.push({ kind: "text", text: part.text });
     }
     if (record.message.role === "tool" || parts.length === 0) continue;
-    all.push({ id: record.id, role: roleOf(record.message.role), agent: record.agent, parts, usage: record.usage, model: record.model });
+    all.push({ id: record.id, role: roleOf(record.message.role), agent: record.agent, parts, tokens: record.usage && (record.usage.input ?? 0) + (record.usage.output ?? 0), at: record.at });
   }
   for (const reply of live) all.push(liveSaid(reply));
   return all;
@@ -66,7 +78,7 @@ export function conversation(records: readonly Rec[], live: readonly LiveReply[]
 
 const callKey = (agent: string, id: string) => `${agent}\n${id}`;
 
-function settle(open: Map<string, CallView>, record: Rec, result: NonNullable<Schemas["Part"]["result"]>) {
+function settle(open: Map<string, CallView>, record: Heard, result: NonNullable<Schemas["Part"]["result"]>) {
   const call = open.get(callKey(record.agent, result.call));
   if (!call) return;
   call.result = { text: result.text, error: !!result.error, media: result.media ?? [] };
@@ -74,6 +86,7 @@ function settle(open: Map<string, CallView>, record: Rec, result: NonNullable<Sc
   call.by = record.by;
   call.expired = record.expired;
   call.pending = record.pending;
+  call.at = record.at;
   if (record.decision === "edit") call.ranWith = record.args;
 }
 
@@ -91,4 +104,12 @@ const liveSaid = (reply: LiveReply): Said => ({
 export function recordOf(event: { run?: string; path?: string; value?: unknown }): Rec | undefined {
   const value = event.value as Partial<Rec> | null | undefined;
   return value && typeof value === "object" && value.message && value.id === `${event.run}${event.path}` ? (value as Rec) : undefined;
+}
+
+/** The records of a journal that have not been undone, in order. */
+export function heard(events: readonly Event[]): Heard[] {
+  return standing(events).flatMap((event) => {
+    const record = event.kind === "step" && recordOf(event);
+    return record ? [{ ...record, at: { seq: event.seq, time: event.time, tookMs: event.took_us === undefined ? undefined : event.took_us / 1000 } }] : [];
+  });
 }

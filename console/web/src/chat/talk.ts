@@ -2,7 +2,7 @@ import { useMemo, useSyncExternalStore } from "react";
 import { address, api, Problem } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
 import { follow } from "@/api/stream";
-import { type Delta, Deltas, replyOf } from "@/lib/deltas";
+import { type Delta, Deltas, isReply, replyOf } from "@/lib/deltas";
 import { parseExact } from "@/lib/exact";
 import { conversation, type Rec, recordOf, type Said } from "./said";
 
@@ -131,7 +131,7 @@ class TalkLog {
   private change(some: Partial<Talk>) {
     const said = conversation(
       this.records,
-      this.deltas.live().filter((step) => /\/reply(-again)?$/.test(step.path)).map(replyOf),
+      this.deltas.live().filter(isReply).map(replyOf),
     );
     for (const one of this.waiting) {
       if (typeof one.value === "string") said.push({ id: `waits ${one.run}`, role: "user", agent: "", parts: [{ kind: "text", text: one.value }], waits: true });

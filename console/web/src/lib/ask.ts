@@ -21,6 +21,11 @@ export function askedCall(ask: Ask): AskedCall | undefined {
   return { agent: data.agent, tool: data.tool, call: data.call, args: data.args, description: data.description, ref: data.ref, allows: data.always?.allows };
 }
 
+/** The ask for which a call waits. */
+export function askOfCall(asks: readonly Ask[], call: { id: string; result?: unknown }): Ask | undefined {
+  return call.result ? undefined : asks.find((ask) => ask.status === "open" && askedCall(ask)?.call === call.id);
+}
+
 /** The decisions of an ask in the order of its buttons. "" stands for an answer without one. */
 export function decisionsOf(ask: Ask): string[] {
   const order = ["approve", "provided", "edit", "reject", "respond", "always"];

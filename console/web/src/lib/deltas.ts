@@ -79,6 +79,9 @@ export interface LiveReply {
   parts: LivePart[];
 }
 
+/** Whether a step is a model that writes its reply. */
+export const isReply = (step: LiveStep) => /\/reply(-again)?$/.test(step.path);
+
 /** Puts the pieces of a model's reply together, part by part. */
 export function replyOf(step: LiveStep): LiveReply {
   const parts: LivePart[] = [];

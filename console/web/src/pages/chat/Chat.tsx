@@ -1,15 +1,15 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { LayoutList, MessagesSquare } from "lucide-react";
-import { useEffect, useRef } from "react";
 import { api } from "@/api/client";
 import { keys, queryClient, useCan, useControl, useThread } from "@/api/queries";
 import { InlineAsk } from "@/asks/InlineAsk";
 import { Composer } from "@/chat/Composer";
 import { Conversation } from "@/chat/Conversation";
+import { Ending } from "@/chat/Ending";
 import type { CallView } from "@/chat/said";
 import { useTalk } from "@/chat/talk";
-import { askedCall } from "@/lib/ask";
+import { askOfCall } from "@/lib/ask";
 import { ended } from "@/lib/status";
 import { oneLine } from "@/lib/text";
 import { buttonClass } from "@/ui/Button";
@@ -35,7 +35,7 @@ function Talking({ id }: { id: string }) {
   const active = runs.filter((run) => !ended(run.status) && run.status !== "");
   const current = active.find((run) => run.status !== "queued") ?? active[0];
   const asks = active.flatMap((run) => run.asks ?? []).filter((ask) => ask.status === "open");
-  const askOf = (call: CallView) => (call.result ? undefined : asks.find((ask) => askedCall(ask)?.call === call.id));
+  const askOf = (call: CallView) => askOfCall(asks, call);
   const shown = new Set(talk.said.flatMap((said) => said.parts.map((part) => part.kind === "call" && askOf(part.call)?.id)));
   const others = asks.filter((ask) => !shown.has(ask.id));
   const start = useMutation({
@@ -100,27 +100,5 @@ function Talking({ id }: { id: string }) {
         </footer>
       )}
     </Page>
-  );
-}
-
-/** Scrolls, and stays at the end while it is there. */
-function Ending({ watch, children }: { watch: unknown; children: React.ReactNode }) {
-  const ref = useRef<HTMLDivElement>(null);
-  const atEnd = useRef(true);
-  useEffect(() => {
-    const box = ref.current;
-    if (box && atEnd.current) box.scrollTop = box.scrollHeight;
-  }, [watch]);
-  return (
-    <div
-      ref={ref}
-      className="min-h-0 flex-1 overflow-y-auto"
-      onScroll={(event) => {
-        const box = event.currentTarget;
-        atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < 80;
-      }}
-    >
-      <div className="mx-auto max-w-3xl space-y-4 px-4 py-6">{children}</div>
-    </div>
   );
 }

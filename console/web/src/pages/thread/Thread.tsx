@@ -2,7 +2,7 @@ import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo } from "react";
 import { useThread, useThreadState } from "@/api/queries";
 import { useHotkeys } from "@/app/hotkeys";
-import { conversationOf } from "@/lib/conversation";
+import { heard as heardIn } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
@@ -49,7 +49,8 @@ function OneThread({ id }: { id: string }) {
   const runs = thread.data?.runs ?? [];
   const run = runs.find((one) => one.id === place.run) ?? runs.at(-1);
   const times = useTimes(log, run?.id ?? "", !run || ended(run.status) || run.status === "suspended" || run.status === "paused");
-  const turns = useMemo(() => conversationOf(log.events).length, [log.events]);
+  const heard = useMemo(() => heardIn(log.events), [log.events]);
+  const turns = heard.filter((one) => one.message.role !== "tool").length;
   const seq = place.seq ? Number(place.seq) : undefined;
   const span = useMemo(() => {
     const find = (s: Span) => seq !== undefined && s.seqs.includes(seq);
@@ -87,7 +88,7 @@ function OneThread({ id }: { id: string }) {
               {log.caughtUp ? <Timeline times={times} selected={seq} onSelect={select} /> : <Loading what="the events" />}
             </TabPanel>
             <TabPanel id="conversation" className="flex min-h-0 flex-1 flex-col bg-page">
-              <Conversation thread={id} events={log.events} live={log.live} onSelect={select} />
+              <Conversation thread={id} heard={heard} live={log.live} asks={runs.flatMap((one) => one.asks ?? [])} over={runs.every((one) => ended(one.status))} onSelect={select} />
             </TabPanel>
             <TabPanel id="todos">
               <Todos todos={todos} />

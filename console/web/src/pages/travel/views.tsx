@@ -1,11 +1,11 @@
-import { Bot, FileText, MessageSquare, UserRound, Wrench } from "lucide-react";
+import { FileText, MessageSquare } from "lucide-react";
 import { type ReactNode, useState } from "react";
-import type { Schemas } from "@/api/client";
+import { Conversation as Messages } from "@/chat/Conversation";
+import { conversation } from "@/chat/said";
 import { cx } from "@/lib/cx";
 import { bytes, many, oneLine } from "@/lib/text";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Json } from "@/ui/Json";
-import { Markdown } from "@/ui/Markdown";
 import { Badge, Status } from "@/ui/Status";
 import { Text } from "@/ui/Text";
 import { useEventAt, useFileAt, useFilesAt, useMessagesAt, useStateAt } from "./queries";
@@ -32,73 +32,10 @@ export function Conversation({ thread, at }: Point) {
             At this point the thread has no messages. Flows that are no agents never have any.
           </Empty>
         ) : (
-          data.messages.map((record) => <Said key={record.id} record={record} />)
+          <Messages thread={thread} said={conversation(data.messages)} />
         )
       }
     </Read>
-  );
-}
-
-const roles: Record<string, { icon: typeof Bot; look: string }> = {
-  user: { icon: UserRound, look: "border-line bg-selected" },
-  assistant: { icon: Bot, look: "border-line bg-panel" },
-  tool: { icon: Wrench, look: "border-line bg-sunken" },
-};
-
-function Said({ record }: { record: Schemas["Record"] }) {
-  const { role, parts = [] } = record.message;
-  const look = roles[role] ?? roles.tool!;
-  const Icon = look.icon;
-  return (
-    <article className={cx("rounded border", look.look)}>
-      <header className="flex items-center gap-1.5 px-3 pt-2 text-xs text-faint [&_svg]:size-3.5">
-        <Icon aria-hidden />
-        <bdi>{role === "user" ? (record.from ?? "user") : record.agent}</bdi>
-        {role !== "user" && role !== "assistant" && <span>{role}</span>}
-        {record.decision && <Badge tone="ask">{record.decision}</Badge>}
-      </header>
-      <div className="space-y-2 px-3 pt-1 pb-2.5">
-        {parts.map((part, n) => (
-          <PartView key={n} part={part} plain={role === "tool"} />
-        ))}
-      </div>
-    </article>
-  );
-}
-
-function PartView({ part, plain }: { part: Schemas["Part"]; plain: boolean }) {
-  if (part.text !== undefined) return plain ? <Text text={part.text} mono limit={1200} /> : <Markdown text={part.text} />;
-  if (part.call) return <Call name={part.call.name} args={part.call.args ?? ""} />;
-  if (part.result)
-    return (
-      <div className={cx(part.result.error && "text-bad")}>
-        <p className="font-mono text-xs text-faint">
-          <bdi>{oneLine(part.result.name, 80)}</bdi> {part.result.error ? "failed" : "returned"}
-        </p>
-        <Text text={part.result.text} mono limit={600} />
-      </div>
-    );
-  if (part.reasoning?.text) return <Text text={part.reasoning.text} className="text-soft italic" limit={600} />;
-  if (part.media) return <p className="text-soft">{part.media.name ?? part.media.mime ?? "a file"}</p>;
-  return null;
-}
-
-function Call({ name, args }: { name: string; args: string }) {
-  let value: unknown = args;
-  try {
-    value = JSON.parse(args);
-  } catch {
-    // the model wrote something else
-  }
-  return (
-    <details className="rounded border border-line bg-panel">
-      <summary className="flex items-center gap-2 px-2.5 py-1.5 font-mono text-xs">
-        <Wrench aria-hidden className="size-3.5 shrink-0 text-faint" />
-        <bdi className="shrink-0 font-medium">{oneLine(name, 80)}</bdi>
-        <bdi className="truncate text-soft">{oneLine(args, 200)}</bdi>
-      </summary>
-      <div className="border-t border-line p-2.5">{typeof value === "string" ? <Text text={value} mono /> : <Json value={value} open={3} />}</div>
-    </details>
   );
 }
 
