@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
 )
 
 // chaosQuota is how much of everything there is to be.
@@ -155,6 +156,9 @@ func (x *chaosStorm) more() {
 		x.open++
 		go func() {
 			err := x.attend(in)
+			for errors.Is(err, store.ErrBusy) { // a frozen worker may keep a transaction open
+				err = x.attend(in)
+			}
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			x.open--

@@ -190,7 +190,7 @@ func (k *killer) child(threads []int) (*exec.Cmd, *bufio.Scanner, *bytes.Buffer)
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
 	stderr := new(bytes.Buffer)
-	cmd := exec.CommandContext(k.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout=1m")
+	cmd := exec.CommandContext(k.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), killEnv+"="+string(order), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = stderr
 	stdin, err := cmd.StdinPipe() // is closed when this process dies, which the child sees
