@@ -33,7 +33,7 @@ SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSe
 STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|EachTwoCallsFail|WebInterface|ReconnectAtRandom|StalledPages|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
 
 .PHONY: long long-proof long-rest
-long: ## the longer forms of kills, chaos, damage, sweeps and explorations
+long: ## the longer forms of kills, chaos, damage, sweeps and explorations, for an hour or two
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target long-proof long-rest
 
 # Its kills and takeovers mostly wait.
@@ -52,8 +52,17 @@ long-rest:
 cluster: ## eight processes on one PostgreSQL server, and three nodes without one, killed and cut off, with 2000 threads
 	$(SUM) -timeout 30m ./internal/cluster ./cmd/perdure-cluster
 
+# make test has the short forms of these.
+.PHONY: kills
+kills: ## longer kills, freezes and mixed versions of processes on every store
+	$(SUM) $(RACE) -timeout 30m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
+
+.PHONY: browser
+browser: ## the console in a real browser, against real servers that are killed
+	$(SUM) -timeout 30m -run ConsoleInBrowser ./console
+
 .PHONY: ci
-ci: console-check ts-check test cross long cluster ## what CI runs
+ci: console-check ts-check test cross kills browser ## what CI runs, for half an hour; long and cluster are for a release
 
 .PHONY: lint
 lint: ## format, vet, staticcheck, and actionlint for the workflows

@@ -95,7 +95,7 @@ func TestForkStorm(t *testing.T) {
 }
 
 func forkStorm(t *testing.T, s store.Store, writers int) {
-	forks := kit.Sized(300, 1000, 1000)
+	forks := kit.Sized(60, 1000, 1000)
 	var stop atomic.Bool
 	k := kit.New(t, s, perdure.Options{}, busyFlow(&stop), kit.AskFlow("f", perdure.Question{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

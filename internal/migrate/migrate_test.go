@@ -347,7 +347,7 @@ func TestKilledAnywhere(t *testing.T) {
 		opts := migrate.Options{To: "there", Grace: 1}
 		for side := range 2 {
 			cuts := 0
-			for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+			for cut, plan := range kit.SweepCalls(kit.Sized(9, 1, 1), faulty.CrashBefore, faulty.CrashAfter) {
 				cuts++
 				stores := [2]store.Store{clone(t, full), memstore.New()}
 				broken := stores
@@ -378,7 +378,7 @@ func TestKilledAnywhere(t *testing.T) {
 					goesOn(t, stores[1])
 				}
 			}
-			if cuts < 100 {
+			if cuts < kit.Sized(20, 100, 100) {
 				t.Errorf("only %d cuts", cuts)
 			}
 		}

@@ -216,7 +216,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 				}
 				t.Run(fmt.Sprint(name, " ", how, " ", plain), func(t *testing.T) {
 					hits := 0
-					for at, more := 0, true; more && !t.Failed(); at += kit.Sized(9, 1, 1) {
+					for at, more := 0, true; more && !t.Failed(); at += kit.Sized(13, 1, 1) {
 						kit.Bubble(t, fmt.Sprint(at), func(t *testing.T) {
 							var s store.Store = memstore.New()
 							if plain {

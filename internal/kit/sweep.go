@@ -1,0 +1,33 @@
+package kit
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/perdure/perdure/store/faulty"
+)
+
+// SweepCalls is faulty.SweepCalls over every step-th call only, for short forms.
+func SweepCalls(step int, faults ...faulty.Fault) iter.Seq2[string, faulty.Plan] {
+	return func(yield func(string, faulty.Plan) bool) {
+		for n := 1; ; n += step {
+			var reached atomic.Bool
+			for _, f := range faults {
+				plan := func(c faulty.Call) faulty.Fault {
+					if c.N != n {
+						return faulty.None
+					}
+					reached.Store(true)
+					return f
+				}
+				if !yield(fmt.Sprintf("%s at call %d", f, n), plan) {
+					return
+				}
+			}
+			if !reached.Load() {
+				return
+			}
+		}
+	}
+}
