@@ -43,7 +43,7 @@ var groups = []struct{ id, title, commands string }{
 	{"people", "People:", "asks answer rules"},
 	{"data", "Data:", "memory upload bundle export import verify archive unarchive archived erase receipt"},
 	{"operate", "Operate:", "serve mcp worker workers flows usage token doctor bench backup restore keys retention migrate"},
-	{"more", "More:", "completion help version exit-codes"},
+	{"more", "More:", "docs completion help version exit-codes"},
 }
 
 func exitCodesCommand(a *app) *cobra.Command {

@@ -179,7 +179,7 @@ var commands = []func(*app) *cobra.Command{
 	bulkCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand, receiptCommand,
 	serveCommand, mcpCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
-	completionCommand, versionCommand, exitCodesCommand,
+	docsCommand, completionCommand, versionCommand, exitCodesCommand,
 }
 
 // choose lets a flag that names a server or a store override the environment.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,12 @@ var docTests = map[string]string{
 	"go test -v -run TestSurvivesKills ./examples/approval":                          "examples/approval/main_test.go TestSurvivesKills",
 	"go run ./examples/research/run":                                                 "examples/research/run/main_test.go TestSurvivesKills",
 	"// Follows a thread. Every event is reported once, in order, however often the": "server/clients_test.go TestBrowserFollowsAnAgent",
+	"<!doctype html>":                                                                "server/guide_test.go TestChatOfTheGuide",
+	"go run . dev":                                                                   "cmd/perdure/dev_test.go TestDevServesAndWorks",
+	`go run . run clerk "Please refund order A-17"`:                                  "cmd/perdure/init_test.go TestInitMakesAProjectThatRuns",
+	"go run . asks":                                                                  "cmd/perdure/init_test.go TestInitMakesAProjectThatRuns",
+	"go run . answer ASK --approve":                                                  "cmd/perdure/init_test.go TestInitMakesAProjectThatRuns",
+	"go run . show THREAD":                                                           "cmd/perdure/init_test.go TestInitMakesAProjectThatRuns",
 }
 
 // docPrograms are what stands around a block of Go, by its first line, to make a
@@ -85,15 +92,17 @@ func docBlocks(t *testing.T, page string) (blocks []docBlock) {
 }
 
 // TestDocsRun runs every block of the README and the docs. A block that is not
-// meant to be run is marked as text.
+// meant to be run is marked as text. Go of the guide is run by package docs/guide.
 func TestDocsRun(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) < 5 {
-		t.Fatal(pages, err)
+	guide, err2 := filepath.Glob("../../docs/guide/*.md")
+	if err := errors.Join(err, err2); err != nil || len(pages) < 5 || len(guide) < 5 {
+		t.Fatal(pages, guide, err)
 	}
+	pages = append(pages, guide...)
 	used, read := map[string]bool{}, 0
 	for _, page := range append(pages, "../../README.md") {
-		t.Run(filepath.Base(page), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(page, "../../"), func(t *testing.T) {
 			read++
 			d := &docRun{t: t, dir: t.TempDir(), used: used}
 			for _, b := range docBlocks(t, page) {
@@ -121,16 +130,19 @@ func (d *docRun) block(b docBlock) {
 	where := fmt.Sprintf("%s:%d", filepath.Base(b.page), b.line)
 	first, _, _ := strings.Cut(b.text, "\n")
 	switch b.lang {
-	case "text":
+	case "text", "go foreign", "python", "output": // docs.TestSnippetsAreCodeThatRuns finds outputs
 	case "json":
 		if !json.Valid([]byte(b.text)) {
 			d.t.Errorf("%s is not JSON", where)
 		}
-	case "js":
+	case "js", "html":
 		if !d.elsewhere(first) {
 			d.t.Errorf("%s: no test runs it", where)
 		}
 	case "go":
+		if strings.Contains(b.page, "docs/guide/") { // docs.TestSnippetsAreCodeThatRuns
+			return
+		}
 		d.program(where, first, b.text)
 	case "sh", "console":
 		var want string // what the last command prints

@@ -61,6 +61,9 @@ func TestInitMakesAProjectThatRuns(t *testing.T) {
 	if out := desk(4, "run", "clerk", "Please refund order A-17", "--thread", thread, "--json"); json.Unmarshal([]byte(out), &waits) != nil || len(waits.Asks) != 1 {
 		t.Fatalf("it asks nothing: %s", out)
 	}
+	if out := desk(0, "asks"); !strings.Contains(out, "May this be refunded?") {
+		t.Errorf("the asks are %s", out)
+	}
 	desk(0, "answer", waits.Asks[0].ID, "--approve")
 	w := launchCommand(t, dir, nil, exe, append([]string{"worker"}, store...)...)
 	show := ""

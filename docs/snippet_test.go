@@ -1,0 +1,150 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// block is a block of code in a page.
+type block struct {
+	where, lang string
+	lines       []string
+}
+
+// blocks returns the blocks of a page.
+func blocks(t *testing.T, page string) (all []block) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := false
+	for i, line := range strings.Split(string(data), "\n") {
+		lang, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case fence && !open:
+			all = append(all, block{where: fmt.Sprintf("%s:%d", page, i+1), lang: lang})
+		case !fence && open:
+			last := &all[len(all)-1]
+			last.lines = append(last.lines, strings.TrimSpace(line))
+		}
+		open = open != fence
+	}
+	if open {
+		t.Errorf("%s: a block is not closed", page)
+	}
+	return all
+}
+
+// sources returns the lines of files.
+func sources(t *testing.T, patterns ...string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(data)) {
+				found[file] = append(found[file], strings.TrimSpace(line))
+			}
+		}
+	}
+	return found
+}
+
+// occurs reports whether lines are in a source, in order. A line "// …" in them
+// stands for any number of others.
+func occurs(source, lines []string) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	for from := range source {
+		at := from
+		for i, line := range lines {
+			if line == "// …" {
+				if occurs(source[at:], lines[i+1:]) {
+					return true
+				}
+				break
+			}
+			if at >= len(source) || source[at] != line {
+				break
+			}
+			if at++; i == len(lines)-1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestSnippetsAreCodeThatRuns looks for the Go of the guide in files that the
+// tests compile and run: guide/*_test.go, the examples, and the project that
+// perdure init writes. What a page says that code prints has to be the output of an
+// example there. Go of other systems is marked as "go foreign".
+func TestSnippetsAreCodeThatRuns(t *testing.T) {
+	files := sources(t, "guide/*_test.go", "../examples/*/*.go", "../cli/starter/*.go.txt")
+	comment := regexp.MustCompile(`^// ?`)
+	printed := map[string][]string{}
+	for file, lines := range files {
+		out := false
+		for _, line := range lines {
+			out = strings.HasPrefix(line, "//") && (out || line == "// Output:")
+			if out {
+				printed[file] = append(printed[file], strings.TrimSpace(comment.ReplaceAllString(line, "")))
+			}
+		}
+	}
+	pages, err := filepath.Glob("guide/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for _, page := range pages {
+		for _, b := range blocks(t, page) {
+			in := files
+			switch b.lang {
+			case "go":
+			case "output":
+				in = printed
+			case "text", "sh", "console", "json", "js", "go foreign", "python", "sql", "html":
+				continue
+			default:
+				t.Errorf("%s: nothing checks blocks of %q; mark what is not to be run as text", b.where, b.lang)
+				continue
+			}
+			looked++
+			found := false
+			for _, lines := range in {
+				found = found || occurs(lines, b.lines)
+			}
+			if !found {
+				t.Errorf("%s: no file that is tested has this:\n%s", b.where, strings.Join(b.lines, "\n"))
+			}
+		}
+	}
+	if looked < 30 {
+		t.Errorf("the guide has only %d snippets", looked)
+	}
+}
+
+// TestOccursCanFail keeps the test above honest.
+func TestOccursCanFail(t *testing.T) {
+	source := []string{"a", "b", "c", "b", "d"}
+	for text, want := range map[string]bool{"b": true, "b|d": true, "a|d": false, "a|// …|d": true, "d|a": false, "a|// …|b|d": true, "c|// …|a": false, "e": false} {
+		lines := strings.Split(text, "|")
+		if got := occurs(source, lines); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
