@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/perdure/perdure/cli/internal/link"
+	"github.com/perdure/perdure/docs"
 	"github.com/perdure/perdure/server/mcpface"
 	"github.com/spf13/cobra"
 )
@@ -39,7 +40,7 @@ the texts that it reads make it try, it cannot start runs or answer asks.`,
 					stop := l.Work(ctx)
 					defer stop()
 				}
-				err := mcpface.ServeIO(ctx, l.Client, a.term.In, a.term.Out, mcpface.Options{Logger: a.logger(), Version: version(), ReadOnly: readOnly})
+				err := mcpface.ServeIO(ctx, l.Client, a.term.In, a.term.Out, mcpface.Options{Logger: a.logger(), Version: version(), ReadOnly: readOnly, Docs: docs.FS})
 				if ctx.Err() != nil {
 					return nil
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
+	"github.com/perdure/perdure/docs"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/server/adk"
 	"github.com/perdure/perdure/server/agentkit"
@@ -181,7 +182,7 @@ func (a *app) serverOptions(log *slog.Logger) server.Options {
 	o := a.opts.Server
 	o.Logger = cmp.Or(o.Logger, log)
 	o.Version = cmp.Or(o.Version, version())
-	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face(), mcpface.Face(mcpface.Options{Logger: o.Logger}))
+	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face(), mcpface.Face(mcpface.Options{Logger: o.Logger, Docs: docs.FS}))
 	return o
 }
 
