@@ -21,7 +21,6 @@ import (
 	export "github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/logbook"
@@ -39,7 +38,8 @@ type Options struct {
 	// Validator checks answers against the JSON Schema of their question. The
 	// default is the one passed to [RegisterValidator], as package agent does.
 	Validator Validator
-	// Observer sees steps and entries, for traces and metrics.
+	// Observer sees steps and entries, for traces and metrics; one that is a
+	// [Tracer] sees more.
 	Observer Observer
 	// Logger receives errors that no caller is waiting for, and each failed
 	// attempt of a step that is retried. The default discards them.
@@ -288,47 +288,6 @@ func (r *Runtime) Close() error {
 		return r.core.threads.Store.Close()
 	}
 	return nil
-}
-
-// Observer is the hook for traces and metrics. Its methods must return quickly and
-// be safe for concurrent use.
-type Observer interface {
-	// StepStarted is called when an attempt of a step begins. The step gets the
-	// context that it returns; the function is called when the attempt is over.
-	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
-	// Committed is called when an entry of a run is in the journal.
-	Committed(e Event)
-}
-
-// StepInfo describes an attempt of a step that begins.
-type StepInfo struct {
-	Thread, Run, Flow, Path string
-	Attempt                 int
-	Trace                   string // as given to Start
-}
-
-// observer returns the engine's observer, or nil if there is none.
-func (c *core) observer() engine.Observer {
-	if c.opts.Observer == nil {
-		return nil
-	}
-	return &observing{c}
-}
-
-// observing reports what the engine does to an Observer.
-type observing struct{ core *core }
-
-// StepStarted reports that an attempt of a step begins.
-func (o *observing) StepStarted(ctx context.Context, s engine.StepInfo) (context.Context, func(error)) {
-	return o.core.opts.Observer.StepStarted(ctx, StepInfo(s))
-}
-
-// Committed reports that an entry of a run is in the thread's journal.
-func (o *observing) Committed(name, thread, run string, e journal.Entry) {
-	if ev, err := o.core.event(context.Background(), name, run, e, false); err == nil {
-		ev.Thread = thread
-		o.core.opts.Observer.Committed(ev)
-	}
 }
 
 // User returns the same runtime, limited to the threads that a user of the

@@ -44,7 +44,7 @@ type StartRequest struct {
 	Key      string            // idempotency key: the same key gives the same run
 	Policy   Policy            // what to do if the thread is busy; "" means Enqueue
 	Budget   map[string]int64  // by unit, see Spend
-	Trace    string            // trace context, kept in the journal for the Observer
+	Trace    string            // trace context, a W3C traceparent, kept in the journal for the Observer; "": a Tracer finds it in the context
 	By       string            // who requests it
 	IfSeq    uint64            // start only if this is still the thread's last sequence, else StaleError; 0 starts in any case
 	Attach   []string          // ids of uploads that the input refers to, see Upload
@@ -63,6 +63,7 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Trace = r.core.engine.TraceContext(ctx, q.Trace)
 	o, run, err := r.life.Start(ctx, lifecycle.StartRequest(q), in)
 	if err != nil {
 		return nil, err

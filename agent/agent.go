@@ -132,14 +132,14 @@ func (n *names) see(a Agent) (bool, error) {
 // composite runs the code of an agent as a step that holds the steps inside it.
 // The input is part of the step's identity, so that agents in another order than
 // the recorded one are noticed.
-func composite(ctx context.Context, step string, in Content, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
+func composite(ctx context.Context, step, agent string, in Content, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
 	r, err := perdure.Step(ctx, step, func(ctx context.Context) (Result, error) {
 		r, err := fn(ctx)
 		if err != nil {
 			return Result{}, err
 		}
 		return *r, nil
-	}, perdure.Input(in))
+	}, perdure.Input(in), describeAgent(agent))
 	if err != nil {
 		return nil, err
 	}

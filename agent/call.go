@@ -257,7 +257,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 			return s.conclude(ctx, c, d.record, *out)
 		}
 	}
-	var opts []perdure.StepOption
+	opts := []perdure.StepOption{describeCall(t, call)}
 	if t.timeout > 0 {
 		opts = append(opts, perdure.Timeout(t.timeout))
 	}
@@ -293,6 +293,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		if err != nil && !pending {
 			return ran{}, err
 		}
+		annotateResult(ctx, out)
 		rec := d.record
 		if pending {
 			rec.Pending = cmp.Or(elsewhere.ref, perdure.Key(ctx))

@@ -57,13 +57,24 @@ func (s *session) compact(ctx context.Context, step string) error {
 	if cut < len(seen) {
 		summary.Before = seen[cut].ID
 	}
-	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
+	opts := []perdure.StepOption{perdure.Retry(perdure.RetryPolicy{Attempts: 8, Wait: time.Second})}
+	if s.agent.Context.Strategy != Trim {
+		opts = append(opts, describeModel(s.agent.name, s.summariser()))
+	}
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
 		if s.agent.Context.Strategy == Trim {
 			return Record{Message: withMedia(s.trimmed(seen[:cut]), seen[:cut]), Summary: summary}, nil
 		}
 		return s.summarise(ctx, seen[:cut], summary)
-	}, perdure.Retry(policy))
+	}, opts...)
+}
+
+// summariser returns the model that makes summaries.
+func (s *session) summariser() llm.Model {
+	if m := s.agent.Context.Model; m != nil {
+		return m
+	}
+	return s.agent.model
 }
 
 // cut returns how many of the oldest messages can be left out. What stays is at
@@ -160,10 +171,6 @@ const trimmedPrefix = "[Note] "
 // summarise asks a model for a summary. It is a step.
 func (s *session) summarise(ctx context.Context, old []Record, summary *Summary) (Record, error) {
 	begin := time.Now()
-	model := s.agent.Context.Model
-	if model == nil {
-		model = s.agent.model
-	}
 	var b strings.Builder
 	for _, r := range old {
 		for _, p := range r.Said().Parts {
@@ -177,7 +184,9 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 			}
 		}
 	}
-	reply, err := llm.Collect(model.Generate(ctx, &llm.Request{System: cmp.Or(s.agent.Context.Prompt, summaryPrompt), Messages: []llm.Message{llm.User(b.String())}}))
+	req := &llm.Request{System: cmp.Or(s.agent.Context.Prompt, summaryPrompt), Messages: []llm.Message{llm.User(b.String())}}
+	annotateRequest(ctx, req)
+	reply, err := llm.Collect(s.summariser().Generate(ctx, req))
 	if err != nil {
 		return Record{}, modelError(err)
 	}
@@ -188,6 +197,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	reply.Usage = saneUsage(reply.Usage)
 	r := Record{Message: withMedia("[Summary of the conversation so far]\n"+text, old), Summary: summary,
 		Usage: &reply.Usage, Cost: s.agent.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
+	annotateReply(ctx, reply, r.Cost)
 	_, err = spend(ctx, reply.Usage, r.Cost)
 	return r, err
 }

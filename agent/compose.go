@@ -63,7 +63,7 @@ func (g *group) check(n *names) error {
 }
 
 func (g *group) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, g.name, v.in, func(ctx context.Context) (*Result, error) {
 		if err := v.takeOver(ctx); err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func (f *function) check(n *names) error {
 }
 
 func (f *function) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, f.name, v.in, func(ctx context.Context) (*Result, error) {
 		if err := v.takeOver(ctx); err != nil {
 			return nil, err
 		}

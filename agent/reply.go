@@ -38,7 +38,7 @@ func (s *session) ask(ctx context.Context, step string) error {
 	if s.agent.Retry != nil {
 		policy = *s.agent.Retry
 	}
-	return s.write(ctx, step, s.generate, perdure.Retry(policy), perdure.Timeout(cmp.Or(s.agent.ReplyTimeout, 10*time.Minute)))
+	return s.write(ctx, step, s.generate, perdure.Retry(policy), perdure.Timeout(cmp.Or(s.agent.ReplyTimeout, 10*time.Minute)), describeModel(s.agent.name, s.agent.model))
 }
 
 // generate is the step in which the model is asked.
@@ -74,6 +74,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	}
 	reply.Usage = saneUsage(reply.Usage)
 	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.agent.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
+	annotateReply(ctx, reply, r.Cost)
 	r.Took = time.Since(begin).Milliseconds()
 	if r.Over, err = spend(ctx, reply.Usage, r.Cost); err != nil {
 		return r, err
@@ -148,6 +149,7 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 			return r, err
 		}
 	}
+	annotateRequest(ctx, req)
 	var fold llm.Fold
 	said := Delta{Agent: s.agent.name} // reused, since each is encoded at once
 	for d, err := range s.agent.model.Generate(ctx, req) {

@@ -36,7 +36,7 @@ type session struct {
 
 // run is the agent's step: turns until it has said something.
 func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, a.name, v.in, func(ctx context.Context) (*Result, error) {
 		ctx = context.WithValue(ctx, belowKey{}, true)
 		if before := a.Callbacks.BeforeAgent; before != nil {
 			r, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Result, error) { return before(ctx, v.in) })

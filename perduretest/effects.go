@@ -81,10 +81,7 @@ func Attempt(ctx context.Context) int {
 }
 
 // watcher is the observer that assigns effects to steps.
-type watcher struct {
-	effects *Effects
-	next    perdure.Observer // the user's own, or nil
-}
+type watcher struct{ effects *Effects }
 
 var _ perdure.Observer = watcher{}
 
@@ -94,19 +91,11 @@ func (w watcher) StepStarted(ctx context.Context, s perdure.StepInfo) (context.C
 	a := &attempt{StepInfo: s, life: w.effects.life}
 	w.effects.attempts = append(w.effects.attempts, a)
 	w.effects.mu.Unlock()
-	ctx = context.WithValue(ctx, attemptKey{}, a)
-	if w.next != nil {
-		return w.next.StepStarted(ctx, s)
-	}
-	return ctx, func(error) {}
+	return context.WithValue(ctx, attemptKey{}, a), func(error) {}
 }
 
 // Committed implements perdure.Observer.
-func (w watcher) Committed(e perdure.Event) {
-	if w.next != nil {
-		w.next.Committed(e)
-	}
-}
+func (w watcher) Committed(perdure.Event) {}
 
 // place identifies a step of a run.
 type place struct{ thread, run, path string }

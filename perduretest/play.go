@@ -53,7 +53,7 @@ func (s *sweep) play(cuts ...cut) *result {
 // live is one life. It reports whether it was the last, not ended by a crash.
 func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (last bool) {
 	o := s.defaults()
-	o.Observer = watcher{s.Effects, s.Options.Observer}
+	o.Observer = perdure.Observers(watcher{s.Effects}, s.Options.Observer)
 	l, err := begin(ctx, inner, c, o, s.Flows)
 	if err == nil {
 		// The outside knows the process that it talks to: it stops waiting for

@@ -51,7 +51,7 @@ func Virtual(t *testing.T, s Setup, f func(t *testing.T, e *Env)) {
 			e.Store = memstore.New()
 		}
 		e.setup.Options = defaults(s.Options)
-		e.setup.Options.Observer = watcher{e.Effects, s.Options.Observer}
+		e.setup.Options.Observer = perdure.Observers(watcher{e.Effects}, s.Options.Observer)
 		e.open()
 		t.Cleanup(e.Stop)
 		f(t, e)

@@ -41,19 +41,6 @@ type Validator interface {
 	Validate(schema, value json.RawMessage) error
 }
 
-// Observer sees what an engine does.
-type Observer interface {
-	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
-	Committed(name, thread, run string, e journal.Entry)
-}
-
-// StepInfo identifies an attempt of a step.
-type StepInfo struct {
-	Thread, Run, Flow, Path string
-	Attempt                 int
-	Trace                   string
-}
-
 // New returns an engine.
 func New(t *threads.Threads, o Options) *Engine {
 	return &Engine{threads: t, opts: o, passes: map[string]*Executing{}}
@@ -172,45 +159,4 @@ func Misfit(ctx context.Context, where string, raw json.RawMessage, reader strin
 		return outside
 	}
 	return f.pass.misfit(f, where, raw, reader, err)
-}
-
-// tell calls the observer, if there is one. A panic in it does not fail the
-// run.
-func (e *Engine) tell(call func(Observer)) {
-	if e.opts.Observer == nil {
-		return
-	}
-	_, err := invoke(context.Background(), func(context.Context) (bool, error) {
-		call(e.opts.Observer)
-		return true, nil
-	})
-	if err != nil {
-		e.threads.Log.Error("the observer", "error", err)
-	}
-}
-
-func (e *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
-	if e.opts.Observer == nil {
-		return ctx, unobserved
-	}
-	p, over := f.pass, func(error) {}
-	e.tell(func(o Observer) {
-		inner, ended := o.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
-			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
-		if inner != nil {
-			ctx = inner
-		}
-		if ended != nil {
-			over = ended
-		}
-	})
-	return ctx, func(outcome error) { e.tell(func(Observer) { over(outcome) }) }
-}
-
-func unobserved(error) {}
-
-func (e *Engine) observe(p *Pass, entries []journal.Entry) {
-	for _, entry := range entries {
-		e.tell(func(o Observer) { o.Committed(p.name, p.thread.ID, p.run.ID, entry) })
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -28,6 +29,7 @@ type StepOptions struct {
 	Added     bool
 	InTx      bool          // see InTransaction
 	TxLimit   time.Duration // of the transaction
+	Attrs     []slog.Attr   // for the observer
 }
 
 // RetryPolicy says how often and how soon a failed step is retried: see

@@ -132,6 +132,8 @@ func (e *Engine) passOf(io context.Context, name string, t *journal.Thread, run 
 
 // Execute runs the function of the flow until the pass is sealed.
 func (p *Pass) Execute(fn FlowFunc) {
+	over := p.begun()
+	defer over()
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)

@@ -218,7 +218,7 @@ func (l live) startChild(child *journal.Child) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	if _, err := p.life().StartChild(p.io, p.name, p.thread, p.run, child); err != nil {
+	if _, err := p.life().StartChild(p.io, p.name, p.thread, p.run, child, p.traceContext()); err != nil {
 		return p.lose(fmt.Errorf("starting child %s: %w", child.ID, err))
 	}
 	return nil

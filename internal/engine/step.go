@@ -203,7 +203,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 
 	ctx, unlimited := s.limit(ctx, inner)
 	defer unlimited()
-	ctx, observed := p.engine.stepStarted(ctx, inner)
+	ctx, observed := p.engine.stepStarted(ctx, inner, s.Attrs)
 	p.watchLeaf(inner)
 	exited := true
 	defer func() {
@@ -376,7 +376,7 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
 		return false, err
 	}
-	p.engine.threads.Log.Warn("an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", clock.Stamp(b.Due), "error", b.Fail.Msg)
+	p.engine.threads.Log.WarnContext(p.runCtx, "an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", clock.Stamp(b.Due), "error", b.Fail.Msg)
 	return false, nil
 }
 

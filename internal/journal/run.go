@@ -66,6 +66,9 @@ type Run struct {
 	Taken     uint64          `json:",omitzero"` // the run that took this input as steering
 	Wake      bool            `json:",omitzero"` // something that it waited for has happened
 
+	Claim     Claim `json:",omitzero"` // the last one
+	LostClaim Claim `json:",omitzero"` // the one before it, if its worker died or lost its lease
+
 	Claims      int   `json:",omitzero"`
 	Deaths      int   `json:",omitzero"` // claims in a row without a sign of life
 	Retries     int   `json:",omitzero"`
@@ -93,6 +96,13 @@ type Run struct {
 	BaseDeps  map[string]Value `json:"-"`
 	Dumps     map[string]Value `json:",omitzero"` // its own dumps, newest
 	asks      []*Ask
+}
+
+// Claim is the claim of a run by a worker.
+type Claim struct {
+	Seq    uint64 `json:",omitzero"`
+	Time   int64  `json:",omitzero"`
+	Worker string `json:",omitzero"`
 }
 
 // Wait is something that a run waits for.
@@ -203,6 +213,11 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			}
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
+		r.LostClaim = Claim{}
+		if r.Status == StatusRunning && t.Worker != "" {
+			r.LostClaim = r.Claim
+		}
+		r.Claim = Claim{Seq: e.Seq, Time: e.Time, Worker: b.Worker}
 		r.Deaths = t.LostBefore(r, b.Worker)
 		r.Silent, r.Resting = true, false
 		r.Claims++

@@ -15,8 +15,8 @@ import (
 )
 
 // StartChild makes sure that a child's thread exists and that its run is
-// queued, and returns the thread's name.
-func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
+// queued, and returns the thread's name. Trace is the trace context of the run.
+func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child, trace string) (string, error) {
 	// Usually everything exists already, so look before writing.
 	if name, err := r.tenant.Find(ctx, child.ID); err == nil {
 		begun, err := r.threads.Begun(ctx, threads.JournalKey(name))
@@ -28,7 +28,7 @@ func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thre
 	} else if !errors.Is(err, fault.ErrNoThread) {
 		return "", err
 	}
-	name, lines, err := r.childLines(ctx, parent, t, run, child)
+	name, lines, err := r.childLines(ctx, parent, t, run, child, trace)
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal
 }
 
 // childLines makes the cells of a child's thread, and its first entries.
-func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
+func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child, trace string) (string, []threads.Line, error) {
 	// The pin comes before the summary: if the parent is being erased, pinning
 	// fails and no summary is left behind.
 	name, err := r.createAs(ctx, threads.Summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
@@ -79,7 +79,7 @@ func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thre
 	return name, []threads.Line{
 		{Kind: journal.Created, Body: journal.Body{Thread: child.ID, Tenant: r.tenant.Name, User: t.User, From: originOf(parent, t, run, child)}},
 		{Kind: journal.Queued, Body: journal.Body{ID: r.threads.ChildRunID(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
-			Budget: child.Budget, Trace: run.Trace, Value: value}},
+			Budget: child.Budget, Trace: trace, Value: value}},
 	}, nil
 }
 
@@ -110,7 +110,7 @@ func (r *Control) cancelChild(ctx context.Context, parent string, t *journal.Thr
 	}
 	var first []threads.Line
 	if !begun {
-		if name, first, err = r.childLines(ctx, parent, t, run, child); err != nil {
+		if name, first, err = r.childLines(ctx, parent, t, run, child, run.Trace); err != nil {
 			return err
 		}
 	}

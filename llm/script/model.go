@@ -70,6 +70,9 @@ func New(replies ...Reply) *Model {
 	return m
 }
 
+// String returns the name of the model.
+func (m *Model) String() string { return "script:" + m.name }
+
 // Generate gives the reply of the first rule that fits the request.
 func (m *Model) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
 	return func(yield func(llm.Delta, error) bool) {

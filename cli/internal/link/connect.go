@@ -304,30 +304,8 @@ func (c *Connector) runtimeOptions(o perdure.Options) perdure.Options {
 	if o.Retention != nil {
 		all.Retention, all.RetentionRate = o.Retention, cmp.Or(o.RetentionRate, all.RetentionRate)
 	}
-	switch {
-	case all.Observer == nil:
-		all.Observer = o.Observer
-	case o.Observer != nil:
-		all.Observer = observers{all.Observer, o.Observer}
-	}
+	all.Observer = perdure.Observers(all.Observer, o.Observer)
 	return all
-}
-
-// observers are two observers; the context of a step passes through both.
-type observers [2]perdure.Observer
-
-func (o observers) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
-	ctx, first := o[0].StepStarted(ctx, s)
-	ctx, second := o[1].StepStarted(ctx, s)
-	return ctx, func(err error) {
-		second(err)
-		first(err)
-	}
-}
-
-func (o observers) Committed(e perdure.Event) {
-	o[0].Committed(e)
-	o[1].Committed(e)
 }
 
 // SQLiteFile returns the file of a SQLite URL.

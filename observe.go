@@ -1,0 +1,223 @@
+package perdure
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// Observer is the hook for traces and metrics. Its methods must return quickly and
+// be safe for concurrent use.
+type Observer interface {
+	// StepStarted is called when an attempt of a step begins. The step gets the
+	// context that it returns; the function is called when the attempt is over.
+	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
+	// Committed is called when an entry of a run is in the journal.
+	Committed(e Event)
+}
+
+// StepInfo describes an attempt of a step that begins.
+type StepInfo struct {
+	Thread, Run, Flow, Path string
+	Attempt                 int
+	Trace                   string      // as recorded with the run
+	Attrs                   []slog.Attr // see Describe
+}
+
+// Tracer is an Observer that also sees passes, and keeps the trace of a run together
+// across processes. Package otel has one.
+type Tracer interface {
+	Observer
+	// PassStarted is called when a worker begins to execute a run. The flow gets the
+	// context that it returns; the function is called when the pass is over.
+	PassStarted(ctx context.Context, p PassStart) (context.Context, func(PassEnd))
+	// TraceContext returns the trace context that is recorded with a run that is
+	// started in ctx. Given is what the request says, usually "".
+	TraceContext(ctx context.Context, given string) string
+	// Annotate is called for what code says with the function [Annotate]. Attributes
+	// may be slog.LogValuers that are expensive to resolve.
+	Annotate(ctx context.Context, attrs []slog.Attr)
+}
+
+// PassStart describes a pass that begins.
+type PassStart struct {
+	Tenant, Thread, Run, Flow string
+	Trace                     string    // recorded with the run, "" for none
+	Created                   time.Time // when the run was queued
+	Claim                     Claim     // with which the pass begins
+	Lost                      Claim     // that of the pass before, if its worker died or lost its lease; otherwise zero
+	Passes                    int       // how many there were, with this one
+	Parent                    string    // id of the thread that spawned this one, "" for none
+}
+
+// Claim is the claim of a run by a worker.
+type Claim struct {
+	Seq    uint64 // of the event
+	Time   time.Time
+	Worker string
+}
+
+// PassEnd says how a pass ended.
+type PassEnd struct {
+	Status Status    // of the run
+	Ended  time.Time // when the run ended, zero if it has not
+	Error  string    // of a failed run
+	Err    error     // why the pass is over: matches ErrFenced if another worker may have the run
+}
+
+// Describe tells the Observer something about a step, such as which model it calls.
+func Describe(attrs ...slog.Attr) StepOption {
+	return func(o *engine.StepOptions) { o.Attrs = append(o.Attrs, attrs...) }
+}
+
+// Annotate tells the Observer, if it is a [Tracer], something about the step that is
+// executed in a context and was not known before, such as the tokens that it used.
+// Without one, and outside a run, it does nothing.
+func Annotate(ctx context.Context, attrs ...slog.Attr) { engine.Annotate(ctx, attrs) }
+
+// Observers returns an observer that calls several, without those that are nil. The
+// context of a step passes through all of them, in order.
+func Observers(all ...Observer) Observer {
+	var some observers
+	for _, o := range all {
+		if o != nil {
+			some = append(some, o)
+		}
+	}
+	switch len(some) {
+	case 0:
+		return nil
+	case 1:
+		return some[0]
+	}
+	return some
+}
+
+type observers []Observer
+
+var _ Tracer = observers{}
+
+// StepStarted implements Observer.
+func (all observers) StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error)) {
+	ended := make([]func(error), 0, len(all))
+	for _, o := range all {
+		inner, over := o.StepStarted(ctx, s)
+		if inner != nil {
+			ctx = inner
+		}
+		if over != nil {
+			ended = append(ended, over)
+		}
+	}
+	return ctx, func(err error) { backwards(ended, err) }
+}
+
+// Committed implements Observer.
+func (all observers) Committed(e Event) {
+	for _, o := range all {
+		o.Committed(e)
+	}
+}
+
+// PassStarted implements Tracer.
+func (all observers) PassStarted(ctx context.Context, p PassStart) (context.Context, func(PassEnd)) {
+	ended := make([]func(PassEnd), 0, len(all))
+	for t := range all.tracers {
+		inner, over := t.PassStarted(ctx, p)
+		if inner != nil {
+			ctx = inner
+		}
+		if over != nil {
+			ended = append(ended, over)
+		}
+	}
+	return ctx, func(end PassEnd) { backwards(ended, end) }
+}
+
+// TraceContext implements Tracer.
+func (all observers) TraceContext(ctx context.Context, given string) string {
+	for t := range all.tracers {
+		given = t.TraceContext(ctx, given)
+	}
+	return given
+}
+
+// Annotate implements Tracer.
+func (all observers) Annotate(ctx context.Context, attrs []slog.Attr) {
+	for t := range all.tracers {
+		t.Annotate(ctx, attrs)
+	}
+}
+
+// tracers yields those that are tracers.
+func (all observers) tracers(yield func(Tracer) bool) {
+	for _, o := range all {
+		if t, ok := o.(Tracer); ok && !yield(t) {
+			return
+		}
+	}
+}
+
+// backwards calls functions, the last one first.
+func backwards[T any](fns []func(T), with T) {
+	for i := len(fns) - 1; i >= 0; i-- {
+		fns[i](with)
+	}
+}
+
+// observer returns the engine's observer, or nil if there is none.
+func (c *core) observer() engine.Observer {
+	if c.opts.Observer == nil {
+		return nil
+	}
+	return &observing{c}
+}
+
+// observing reports what the engine does to an Observer.
+type observing struct{ core *core }
+
+// StepStarted reports that an attempt of a step begins.
+func (o *observing) StepStarted(ctx context.Context, s engine.StepInfo) (context.Context, func(error)) {
+	return o.core.opts.Observer.StepStarted(ctx, StepInfo(s))
+}
+
+// Committed reports that an entry of a run is in the thread's journal.
+func (o *observing) Committed(name, thread, run string, e journal.Entry) {
+	if ev, err := o.core.event(context.Background(), name, run, e, false); err == nil {
+		ev.Thread = thread
+		o.core.opts.Observer.Committed(ev)
+	}
+}
+
+// PassStarted reports that a pass begins.
+func (o *observing) PassStarted(ctx context.Context, p engine.PassStart) (context.Context, func(engine.PassEnd)) {
+	t, ok := o.core.opts.Observer.(Tracer)
+	if !ok {
+		return ctx, nil
+	}
+	ctx, over := t.PassStarted(ctx, PassStart{Tenant: p.Tenant, Thread: p.Thread, Run: p.Run, Flow: p.Flow, Trace: p.Trace, Created: p.Created,
+		Claim: Claim(p.Claim), Lost: Claim(p.Lost), Passes: p.Passes, Parent: p.Parent})
+	return ctx, func(end engine.PassEnd) {
+		if over != nil {
+			over(PassEnd{Status: Status(end.Status), Ended: end.Ended, Error: end.Error, Err: end.Err})
+		}
+	}
+}
+
+// TraceContext returns the trace context of a run that is started in a context.
+func (o *observing) TraceContext(ctx context.Context, given string) string {
+	if t, ok := o.core.opts.Observer.(Tracer); ok {
+		return t.TraceContext(ctx, given)
+	}
+	return given
+}
+
+// Annotate passes on what code says about a step.
+func (o *observing) Annotate(ctx context.Context, attrs []slog.Attr) {
+	if t, ok := o.core.opts.Observer.(Tracer); ok {
+		t.Annotate(ctx, attrs)
+	}
+}
