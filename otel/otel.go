@@ -1,0 +1,82 @@
+package otel
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/perdure/perdure"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Scope is the name under which the spans are made.
+const Scope = "github.com/perdure/perdure/otel"
+
+// Options configures telemetry.
+type Options struct {
+	// Provider makes the provider of the spans: where they go (trace.WithBatcher), what
+	// they are about (trace.WithResource), and which of them are kept
+	// (trace.WithSampler). A sampler that decides by the id of the trace decides the
+	// same in every process. Ids are made by this package.
+	Provider []sdk.TracerProviderOption
+	// Content adds what was said to the spans of agents: prompts, replies, and the
+	// arguments and results of tools, without secrets that the run was given.
+	Content bool
+	// ContentLimit is how many bytes of each of these are kept; 0 means 8192.
+	ContentLimit int
+	// Closing is called by Shutdown, after the spans have been sent.
+	Closing func(context.Context) error
+}
+
+// Telemetry traces runs. It is the Observer of a runtime.
+type Telemetry struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	opts     Options
+}
+
+var _ perdure.Tracer = (*Telemetry)(nil)
+
+// New returns telemetry that sends its spans where the options say.
+func New(o Options) *Telemetry {
+	o.ContentLimit = cmp.Or(o.ContentLimit, 8192)
+	p := sdk.NewTracerProvider(append(o.Provider[:len(o.Provider):len(o.Provider)], sdk.WithIDGenerator(generator{}))...)
+	return &Telemetry{provider: p, tracer: p.Tracer(Scope), opts: o}
+}
+
+// TracerProvider returns the provider of the spans, for the program's own: a step's
+// context has its span, so that spans that are made in it become its children.
+func (t *Telemetry) TracerProvider() trace.TracerProvider { return t.provider }
+
+// Flush sends the spans that have ended.
+func (t *Telemetry) Flush(ctx context.Context) error { return t.provider.ForceFlush(ctx) }
+
+// Shutdown sends the spans that have ended, and ends. Runs can go on; they are no longer
+// traced.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	err := t.provider.Shutdown(ctx)
+	if t.opts.Closing != nil {
+		err = cmp.Or(err, t.opts.Closing(ctx))
+	}
+	return err
+}
+
+// Handler traces the requests that a handler serves. They continue the trace of their
+// traceparent, and runs that they start continue theirs. Requests for the state of the
+// server, and the files of the console, are not traced.
+func (t *Telemetry) Handler(next http.Handler) http.Handler {
+	traced := otelhttp.NewHandler(next, "perdure", otelhttp.WithTracerProvider(t.provider), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithFilter(func(r *http.Request) bool { return isCall(r.URL.Path) }),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+			if r.Pattern != "" {
+				return r.Pattern
+			}
+			return r.Method
+		}))
+	return traced
+}
