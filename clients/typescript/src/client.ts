@@ -38,6 +38,12 @@ export class Perdure {
     return this.sender.call(route, input);
   }
 
+  /** Returns the address of a read, for links and images of pages that use cookies. */
+  url<R extends Extract<Route, `GET ${string}`>>(route: R, input: Pick<Input<R>, "path" | "query" & keyof Input<R>>): string {
+    const { path, query } = input as Call;
+    return this.sender.url(address(route.slice(4), path, query));
+  }
+
   /** Starts a run and returns it at once. */
   start(flow: string, input?: unknown, { thread, key, signal, ...more }: StartOptions = {}): Promise<Schemas["Run"]> {
     const body = { flow, input, ...more };

@@ -51,6 +51,10 @@ export class Sender {
     if (!this.base) throw new TypeError("perdure: the option url is missing");
   }
 
+  url(path: string): string {
+    return this.base + path;
+  }
+
   parse(text: string): unknown {
     return (this.options.parse ?? JSON.parse)(text);
   }
@@ -69,7 +73,7 @@ export class Sender {
       if (cookies) all["Perdure-Console"] = "1";
       let response: Response;
       try {
-        response = await fetch(this.base + path, { cache: "no-store", credentials: cookies ? "same-origin" : "omit", ...init, headers: all });
+        response = await fetch(this.url(path), { cache: "no-store", credentials: cookies ? "same-origin" : "omit", ...init, headers: all });
       } catch {
         throw offline();
       }
@@ -122,7 +126,10 @@ export class Sender {
         if (!(error instanceof Problem) || attempt >= maxAttempts) throw error;
         const { status, type } = error;
         const refused = fixed && (type === "stopping" || type === "too-many" || type === "overloaded");
-        if (!refused && !(safe && (status === 0 || (status >= 502 && status <= 504)))) throw error;
+        if (!refused && !(safe && (status === 0 || (status >= 502 && status <= 504)))) {
+          if (type !== "offline") throw error;
+          throw new Problem(type, 0, { title: error.title, detail: `The server did not answer. ${method} ${to} may have had its effect.` });
+        }
         await pause(Math.max(backOff(attempt, delayMs), error.retryAfterMs ?? 0), signal);
       } finally {
         if (!keep) dog.end();

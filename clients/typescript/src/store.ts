@@ -61,6 +61,8 @@ export class ThreadStore {
   /** The last event that `messages` has. */
   private seq = 0;
   private life = "";
+  /** How many starts the server has accepted. */
+  private starts = 0;
   /** What was read of the thread, until the events that it knows have come. */
   private read: Schemas["Thread"] | undefined;
   private stale = false;
@@ -97,7 +99,8 @@ export class ThreadStore {
     try {
       const run = await this.client.start(flow, input, { ...options, key, thread: this.id });
       this.sending = this.sending.map((one) => (one.key === key ? { ...one, run: run.id } : one));
-      // It may not have existed before.
+      this.starts++;
+      // The thread may not have existed before.
       if (this.stop && !this.view.thread && this.view.connection === "ended") this.begin();
       return run;
     } catch (error) {
@@ -135,7 +138,12 @@ export class ThreadStore {
   private async run(signal: AbortSignal) {
     let gone: Problem | undefined;
     this.change({ connection: "connecting", problem: undefined });
-    while (await this.load(signal)) {
+    for (;;) {
+      const before = this.starts;
+      if (!(await this.load(signal))) {
+        if (this.starts === before) break;
+        continue; // it was created in the meantime
+      }
       try {
         gone = undefined;
         await this.follow(`${this.seq}${this.life}`, signal);
@@ -178,7 +186,7 @@ export class ThreadStore {
   /** Follows the thread until its past changes. */
   private async follow(after: string, signal: AbortSignal) {
     const onConnection = (connection: Connection) => {
-      if (!signal.aborted) this.change({ connection });
+      if (!signal.aborted && connection !== "ended") this.change({ connection });
     };
     for await (const { event, delta } of this.client.follow(this.id, { ...this.options, after, signal, onConnection })) {
       if (delta && this.live.add(delta)) this.soon();
@@ -208,8 +216,7 @@ export class ThreadStore {
         this.stale = false;
         const read = await this.client.thread(this.id, { signal });
         if (signal.aborted) continue;
-        this.read = read;
-        this.soon();
+        this.accept(read);
       } catch (error) {
         if (signal.aborted) continue;
         if (!(error instanceof Problem) || !passes(error)) return; // the stream says why
@@ -217,6 +224,14 @@ export class ThreadStore {
         await pause(1000, signal).catch(() => {});
       }
     }
+  }
+
+  /** Takes what was read, unless something later is known, or it is from another life. */
+  private accept(read: Schemas["Thread"]) {
+    const known = this.read ?? this.view.thread;
+    if ((read.life ? `-${read.life}` : "") !== this.life || (known?.life === read.life && read.seq < (known?.seq ?? 0))) return;
+    this.read = read;
+    this.soon();
   }
 
   private soon() {
@@ -227,7 +242,7 @@ export class ThreadStore {
     clearTimeout(this.timer);
     this.timer = undefined;
     const live = this.live.show();
-    const next = { ...this.view, ...some, messages: this.messages, live, text: live.at(-1)?.text ?? "" };
+    const next = { ...this.view, ...some, messages: this.messages, live, text: live.findLast((step) => step.text)?.text ?? "" };
     if (this.read && this.read.seq <= this.seq) {
       next.thread = this.read;
       next.ready = true;
