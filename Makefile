@@ -41,7 +41,7 @@ long-proof:
 	$(SUM) $(RACE) -timeout 60m ./internal/proof
 
 long-rest:
-	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk|$(STORES)' ./store/... ./server ./cmd/perdure
+	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk|$(STORES)' ./store/... ./server ./server/mcpface ./cmd/perdure
 	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 	$(SUM) $(RACE) -timeout 30m -run 'Killed|PowerCut|UnderLoad|OneMoment' ./internal/backup ./store/filestore
 	$(SUM) $(RACE) -timeout 30m -run 'CutOff|Damaged|ManyAtOnce|CrashAtEveryWrite|Year' ./internal/vault ./internal/bulk ./internal/retain

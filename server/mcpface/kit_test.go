@@ -75,7 +75,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect connects Go's client.
-func (s *site) connect(token string) *agent {
+func (s *site) connect(token string) *coder {
 	s.T.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := c.Connect(s.T.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL + "/mcp", HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
@@ -83,37 +83,40 @@ func (s *site) connect(token string) *agent {
 		s.T.Fatal(err)
 	}
 	s.T.Cleanup(func() { session.Close() })
-	return &agent{TB: s.T, ClientSession: session}
+	return &coder{TB: s.T, ClientSession: session}
 }
 
-// agent is a client of the protocol.
-type agent struct {
+// coder is a client of the protocol.
+type coder struct {
 	testing.TB
 	*mcp.ClientSession
-	listed map[string]*mcp.Tool
+	listed  map[string]*mcp.Tool
+	schemas map[string]*jsonschema.Resolved // of results
 }
 
 // check fails unless what a tool returns fits its schema.
-func (a *agent) check(name string, data []byte) {
+func (a *coder) check(name string, data []byte) {
 	a.Helper()
 	if a.listed == nil {
-		a.listed = a.tools()
+		a.listed, a.schemas = a.tools(), map[string]*jsonschema.Resolved{}
 	}
-	raw, err := json.Marshal(a.listed[name].OutputSchema)
-	schema := new(jsonschema.Schema)
-	if err == nil {
-		err = json.Unmarshal(raw, schema)
-	}
-	var resolved *jsonschema.Resolved
-	if err == nil {
-		resolved, err = schema.Resolve(nil)
+	if a.schemas[name] == nil {
+		raw, err := json.Marshal(a.listed[name].OutputSchema)
+		schema := new(jsonschema.Schema)
+		if err == nil {
+			err = json.Unmarshal(raw, schema)
+		}
+		if err == nil {
+			a.schemas[name], err = schema.Resolve(nil)
+		}
+		if err != nil {
+			a.Fatalf("the schema of %s: %v", name, err)
+		}
 	}
 	var v any
+	err := json.Unmarshal(data, &v)
 	if err == nil {
-		err = json.Unmarshal(data, &v)
-	}
-	if err == nil {
-		err = resolved.Validate(v)
+		err = a.schemas[name].Validate(v)
 	}
 	if err != nil {
 		a.Errorf("%s: %.2000s does not fit its schema: %v", name, data, err)
@@ -121,7 +124,7 @@ func (a *agent) check(name string, data []byte) {
 }
 
 // tools returns the tools that are listed, by name.
-func (a *agent) tools() map[string]*mcp.Tool {
+func (a *coder) tools() map[string]*mcp.Tool {
 	a.Helper()
 	all := map[string]*mcp.Tool{}
 	for t, err := range a.Tools(a.Context(), nil) {
@@ -134,7 +137,7 @@ func (a *agent) tools() map[string]*mcp.Tool {
 }
 
 // try calls a tool.
-func (a *agent) try(name string, args any) *mcp.CallToolResult {
+func (a *coder) try(name string, args any) *mcp.CallToolResult {
 	a.Helper()
 	res, err := a.CallTool(a.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
 	if err != nil {
@@ -144,7 +147,7 @@ func (a *agent) try(name string, args any) *mcp.CallToolResult {
 }
 
 // call calls a tool that has to succeed, and decodes what it returns.
-func (a *agent) call(name string, args, to any) *mcp.CallToolResult {
+func (a *coder) call(name string, args, to any) *mcp.CallToolResult {
 	a.Helper()
 	res := a.try(name, args)
 	if res.IsError {
@@ -162,7 +165,7 @@ func (a *agent) call(name string, args, to any) *mcp.CallToolResult {
 }
 
 // fails calls a tool that has to fail with a kind of problem.
-func (a *agent) fails(kind, name string, args any) {
+func (a *coder) fails(kind, name string, args any) {
 	a.Helper()
 	if res := a.try(name, args); !res.IsError || res.Meta["perdure/problem"] != "urn:perdure:problem:"+kind {
 		a.Errorf("%s: %v %v %s, want the problem %s", name, res.IsError, res.Meta, text(res), kind)

@@ -1,0 +1,274 @@
+package mcpface_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/server/mcpface"
+)
+
+// echo returns what it is given.
+var echo = perdure.NewFlow("echo", func(_ context.Context, in string) (string, error) { return in, nil })
+
+// A call that cannot be is a result that says why, whatever is wrong with it.
+func TestWrongCallsAreToldWhy(t *testing.T) {
+	s := newSite(t, false, asker, buy)
+	s.Begin("t1", "asker", "x")
+	servertest.Must(s.Runtime.Wait(t.Context(), "t1", ""))(t)
+	a := s.connect("")
+	giant := strings.Repeat("x", 100<<10)
+	for _, test := range []struct {
+		kind, name string
+		args       any
+	}{
+		{"invalid", "threads_get", args{}},
+		{"invalid", "threads_get", args{"thread": 7}},
+		{"invalid", "threads_get", args{"thread": "t1", "runs": "many"}},
+		{"invalid", "threads_get", args{"thread": "t1", "runs": -1}},
+		{"invalid", "threads_get", args{"thread": "t1", "runs": 1.5}},
+		{"invalid", "threads_get", args{"thread": "t1", "Thread": "t1"}},
+		{"invalid", "threads_get", args{"thread": "t1", "cursor": "7"}},
+		{"stale", "threads_get", args{"thread": "t1", "cursor": "7-abcdefabcdef"}},
+		{"invalid", "threads_get", args{"thread": giant}},
+		{"invalid", "threads_list", args{"metadata": []string{giant}}},
+		{"invalid", "threads_list", args{"metadata": "k=v"}},
+		{"invalid", "threads_list", args{"updated": "yesterday"}},
+		{"no-thread", "threads_get", args{"thread": strings.Repeat("x", 150)}},
+		{"no-thread", "threads_get", args{"thread": "../../v1/tokens"}},
+		{"no-thread", "threads_get", args{"thread": ".."}},
+		{"no-run", "runs_get", args{"thread": "t1", "run": "a/b?c#d"}},
+		{"invalid", "runs_wait", args{"thread": "t1", "seconds": 100000}},
+		{"invalid", "events_follow", args{"thread": "t1", "seconds": 100000}},
+		{"invalid", "events_follow", args{"thread": "t1", "limit": 0}},
+		{"invalid", "events_follow", args{"thread": "t1", "after": "nowhere"}},
+		{"invalid", "events_follow", args{"thread": giant}},
+		{"invalid", "events_follow", args{}},
+		{"ahead", "events_follow", args{"thread": "t1", "after": 999}},
+		{"invalid", "runs_cancel", args{"thread": "t1", "if_seq": 0}},
+		{"stale", "runs_cancel", args{"thread": "t1", "if_seq": 1}},
+		{"invalid", "runs_new", args{"flow": "buy", "idempotency_key": ""}},
+		{"invalid", "runs_new", args{"flow": "buy", "attach": []string{"x"}}},
+		{"no-flow", "runs_new", args{"flow": "nothing"}},
+		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "idempotency_key": ""}},
+		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "idempotency_key": giant}},
+		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "flow": "asker"}},
+		{"no-ask", "asks_answer", args{"ask": "nothing", "decision": "approve"}},
+		{"not-found", "docs_read", args{"name": "../secret"}},
+		{"not-found", "docs_read", args{"name": "secret.txt"}},
+		{"not-found", "docs_read", args{"name": "/etc/passwd"}},
+		{"invalid", "docs_read", args{"name": "guide", "offset": -1}},
+		{"invalid", "docs_search", args{"query": " "}},
+		{"invalid", "docs_list", args{"x": 1}},
+	} {
+		a.fails(test.kind, test.name, test.args)
+	}
+	if n := len(servertest.All(t, s.Runtime.List(t.Context(), perdure.ListOptions{}))); n != 1 {
+		t.Errorf("there are %d threads", n)
+	}
+	for _, name := range []string{"nothing", giant, "flow_", "threads.get"} {
+		_, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: name})
+		if wrong, ok := errors.AsType[*jsonrpc.Error](err); !ok || wrong.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("the tool %.20q is answered %v", name, err)
+		}
+	}
+}
+
+// What is no message of the protocol is refused without harm.
+func TestWrongMessagesAreRefused(t *testing.T) {
+	s := newSite(t, false, echo)
+	for _, body := range []string{
+		"", "{", "null", "7", `"x"`, "[]", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, `{"jsonrpc":"1.0","id":1,"method":"tools/list"}`,
+		`{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"no/such"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"threads_get","arguments":[1]}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"threads_get","arguments":{"thread":"a","thread":"b"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`, strings.Repeat("[", 100_000), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}",
+		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 1<<20) + `","method":"no/such"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"events_follow","arguments":{"thread":"` + strings.Repeat("é", 1<<19) + `"}}}`,
+		strings.Repeat(" ", 5<<20),
+	} {
+		got := s.Do("POST", "/mcp", body, "Content-Type", "application/json", "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-11-25")
+		var answer struct {
+			Error  json.RawMessage
+			Result struct{ IsError bool }
+		}
+		_ = json.Unmarshal(got.Body, &answer)
+		if got.Status >= 500 || got.Status == 200 && answer.Error == nil && !answer.Result.IsError {
+			t.Errorf("%.100s is answered %d %.200s", body, got.Status, got.Body)
+		}
+	}
+	s.connect("").call("flows_list", nil, nil)
+}
+
+// A long input arrives, and a long result comes in parts that can be put together.
+func TestLongResultsComeInParts(t *testing.T) {
+	s := newSite(t, false, echo)
+	a := s.connect("")
+	long := strings.Repeat("é\"\\", 1<<14)
+	var h struct{ Thread, Run string }
+	a.call("flow_echo", args{"input": long, "thread": "t1"}, &h)
+	run := servertest.Must(s.Runtime.Wait(t.Context(), h.Thread, h.Run))(t)
+	if want, _ := json.Marshal(long); string(run.Output) != string(want) {
+		t.Fatalf("%d bytes became %d", len(want), len(run.Output))
+	}
+	whole, cursor := "", ""
+	for parts := 0; ; parts++ {
+		var got of[json.RawMessage]
+		res := a.call("runs_get", args{"thread": "t1", "cursor": cursor}, &got)
+		if whole += got.Part; len(text(res)) > 128<<10 || got.Result != nil {
+			t.Fatalf("%d bytes in one answer", len(text(res)))
+		}
+		if cursor = got.Next; cursor == "" {
+			if got.Bytes != len(whole) || parts < 2 {
+				t.Errorf("%d bytes in %d parts, and it should be %d", len(whole), parts, got.Bytes)
+			}
+			break
+		}
+	}
+	var again perdure.Run
+	if err := json.Unmarshal([]byte(whole), &again); err != nil || string(again.Output) != string(run.Output) {
+		t.Errorf("the parts are %d bytes: %v", len(whole), err)
+	}
+	var f struct {
+		Events []perdure.Event
+		Cut    []struct{ Seq uint64 }
+		Over   bool
+	}
+	res := a.call("events_follow", args{"thread": "t1", "run": h.Run}, &f)
+	if len(text(res)) > 64<<10 || len(f.Cut) < 2 || !f.Over || f.Events[0].Seq == 0 {
+		t.Errorf("%d bytes: %+v", len(text(res)), f)
+	}
+	var cut of[any]
+	if a.call("runs_resume", args{"thread": "t1"}, &cut); cut.Next != "" || cut.Part == "" || !strings.Contains(cut.Rest, "runs_get") {
+		t.Errorf("%.200v", cut)
+	}
+	a.call("flow_echo", args{"input": strings.Repeat("x", 1<<20), "thread": "t2"}, nil)
+}
+
+// A call that its client gives up ends, and takes nothing with it: in the versions of
+// the protocol in which the request is the call, and in those before.
+func TestCancelledCallEnds(t *testing.T) {
+	s := newSite(t, false, asker)
+	run := s.Begin("t1", "asker", "x")
+	servertest.Must(s.Runtime.Wait(t.Context(), "t1", ""))(t)
+	a := s.connect("")
+	var f struct{ Next string }
+	a.call("events_follow", args{"thread": "t1"}, &f)
+	streams := func(want int) {
+		for {
+			var stats api.Stats
+			if s.Do("GET", "/v1/stats", "").Want(200, &stats); stats.Streams == want {
+				return
+			}
+		}
+	}
+	wait := args{"thread": "t1", "after": f.Next, "seconds": 45}
+	for name, call := range map[string]func(context.Context) error{
+		"new": func(ctx context.Context) error {
+			_, err := a.CallTool(ctx, &mcp.CallToolParams{Name: "events_follow", Arguments: wait})
+			return err
+		},
+		"old": func(ctx context.Context) error {
+			body, _ := json.Marshal(args{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": args{"name": "events_follow", "arguments": wait}})
+			r := servertest.Must(http.NewRequestWithContext(ctx, "POST", s.URL+"/mcp", bytes.NewReader(body)))(t)
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2025-11-25"} {
+				r.Header.Set(name, value)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- call(ctx) }()
+		streams(1)
+		cancel()
+		if err := <-done; err == nil {
+			t.Errorf("%s: the call was answered", name)
+		}
+		streams(0)
+	}
+	if now := servertest.Must(s.Runtime.GetRun(t.Context(), "t1", run.ID))(t); now.Status != perdure.Suspended {
+		t.Errorf("the run is %s", now.Status)
+	}
+}
+
+// Calls with long arguments do not wait for themselves: a user has one turn for large
+// requests, which the request of the protocol leaves to the one that its tool makes.
+func TestLongArgumentsOfAUser(t *testing.T) {
+	s := newSite(t, true, echo)
+	a := s.connect(s.secret(api.CreateToken{User: "ann", Tenant: "acme"}))
+	var calls sync.WaitGroup
+	for i := range 2 {
+		calls.Go(func() {
+			res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "flow_echo", Arguments: args{"input": strings.Repeat("x", 300<<10), "thread": fmt.Sprint("t", i)}})
+			if err != nil || res.IsError {
+				t.Errorf("%v %v", res, err)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// The documentation can be listed, searched and read.
+func TestDocumentation(t *testing.T) {
+	a := newSite(t, false).connect("")
+	var list struct {
+		Pages []struct{ Name, Title string }
+	}
+	if a.call("docs_list", nil, &list); fmt.Sprint(list.Pages) != "[{adr/0001-x A decision} {guide The guide}]" {
+		t.Errorf("%v", list.Pages)
+	}
+	var page struct{ Text string }
+	if a.call("docs_read", args{"name": "guide.md"}, &page); page.Text != "# The guide\n\nHow to fork a thread.\n" {
+		t.Errorf("%q", page.Text)
+	}
+	var found struct {
+		Lines []struct {
+			Name string
+			Line int
+		}
+	}
+	if a.call("docs_search", args{"query": "THREAD fork"}, &found); fmt.Sprint(found.Lines) != "[{guide 3}]" {
+		t.Errorf("%v", found.Lines)
+	}
+}
+
+// A server that cannot be reached is a fault of the calls, not of the protocol; and the
+// end of the input is the end.
+func TestUnreachableServer(t *testing.T) {
+	c := servertest.Must(client.New("http://127.0.0.1:1", client.Options{Attempts: -1}))(t)
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{Docs: pages}) }()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.IOTransport{Reader: read, Writer: write}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &coder{TB: t, ClientSession: session}
+	a.call("docs_list", nil, nil)
+	if res := a.try("threads_list", nil); !res.IsError || !strings.Contains(text(res), "127.0.0.1:1") {
+		t.Errorf("%s", text(res))
+	}
+	servertest.Check(t, write.Close())
+	if err := <-done; err != nil {
+		t.Errorf("at the end of the input: %v", err)
+	}
+}
