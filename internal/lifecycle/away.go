@@ -147,7 +147,7 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !reached && (a.Object != "" || a.State == threads.Archiving) {
+	if !reached && (a.HasObjects() || a.State == threads.Archiving) {
 		_, err := r.threads.UpdateArchived(ctx, name, func(now *threads.Archived) (*threads.Archived, error) {
 			if now == nil || now.Live() != name {
 				return now, threads.ErrNothing
@@ -172,7 +172,7 @@ func (r *Control) redactArchived(ctx context.Context, name string) error {
 		if a == nil || a.Live() != name {
 			return a, threads.ErrNothing
 		}
-		return &threads.Archived{State: a.State, From: a.From, Name: a.Name, Place: a.Place, Object: a.Object}, nil
+		return &threads.Archived{State: a.State, From: a.From, Name: a.Name, Place: a.Place, Object: a.Object, Tries: a.Tries}, nil
 	})
 	return err
 }

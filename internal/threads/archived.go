@@ -83,12 +83,16 @@ type Archived struct {
 	Roots []Root   `json:"roots,omitempty"`
 	Of    []string `json:"of,omitempty"` // the names of the threads that it pins
 
-	Place  string `json:"place,omitempty"` // the URL of the place
-	Object string `json:"object,omitempty"`
-	Sum    string `json:"sum,omitempty"` // the SHA-256 of the object
-	Size   int64  `json:"size,omitempty"`
-	Key    []byte `json:"key,omitempty"` // encrypts the object
+	Place  string   `json:"place,omitempty"` // the URL of the place
+	Object string   `json:"object,omitempty"`
+	Sum    string   `json:"sum,omitempty"` // the SHA-256 of the object
+	Size   int64    `json:"size,omitempty"`
+	Key    []byte   `json:"key,omitempty"`   // encrypts the object
+	Tries  []string `json:"tries,omitempty"` // objects that processes are about to write there, or were when they died
 }
+
+// HasObjects reports whether there may be objects of the thread.
+func (a *Archived) HasObjects() bool { return a.Object != "" || len(a.Tries) > 0 }
 
 // Live returns the name of the thread if it is in the store, else "". An archiving
 // thread may also have left it: its journal says so.

@@ -24,13 +24,14 @@ import (
 // place is a place in memory. Fail, if not nil, sees each call first.
 type place struct {
 	mu      sync.Mutex
+	url     string
 	objects map[string][]byte
 	fail    func(op string) error
 }
 
-func newPlace() *place { return &place{objects: map[string][]byte{}} }
+func newPlace() *place { return &place{url: "memory:", objects: map[string][]byte{}} }
 
-func (p *place) URL() string { return "memory:" }
+func (p *place) URL() string { return p.url }
 
 func (p *place) call(ctx context.Context, op string) error {
 	if err := ctx.Err(); err != nil {

@@ -292,6 +292,6 @@ func (v *Vault) removeObject(ctx context.Context, a *threads.Archived) (*threads
 		if now == nil || now.State != threads.InStore || now.Name != a.Name || now.Object != a.Object {
 			return now, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots, Back: now.Back}, nil
+		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots, Back: now.Back, Place: now.Place, Tries: now.Tries}, nil
 	})
 }

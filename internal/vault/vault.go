@@ -127,7 +127,10 @@ func (v *Vault) archivedAlready(ctx context.Context, id string) (*threads.Archiv
 		}
 		return nil, errAgain
 	}
-	return a, v.life.FinishAway(ctx, a)
+	if err := v.life.FinishAway(ctx, a); err != nil {
+		return nil, err
+	}
+	return a, v.deleteTries(ctx, a)
 }
 
 // find returns what the store knows about the archived thread with an id.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	public "github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/archive"
@@ -26,24 +27,35 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 	if err != nil {
 		return nil, err
 	}
-	if err := v.checkOther(ctx, o); err != nil {
-		return nil, err
-	}
-	// Before the object, so that whoever erases the thread knows to look for some.
+	// Before the object, so that whoever erases the thread, or archives it elsewhere,
+	// knows to look for some.
 	_, err = v.threads.UpdateArchived(ctx, o.Name, func(a *threads.Archived) (*threads.Archived, error) {
-		switch {
-		case a == nil:
-			return &threads.Archived{State: threads.Archiving, From: o.Name}, nil
-		case a.Live() != o.Name:
+		if a == nil {
+			a = &threads.Archived{State: threads.Archiving, From: o.Name}
+		}
+		if a.Live() != o.Name {
 			return nil, errAgain
 		}
-		return a, threads.ErrNothing
+		if err := v.checkOther(ctx, a); err != nil {
+			return nil, err
+		}
+		next := *a
+		next.Tries = append(without(a.Tries, fresh.Object), fresh.Object)
+		if !a.HasObjects() {
+			next.Place = v.place.URL()
+		}
+		return &next, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := v.put(ctx, o, fresh); err != nil {
-		return nil, errors.Join(err, v.place.Delete(context.WithoutCancel(ctx), fresh.Object))
+		clean := context.WithoutCancel(ctx)
+		deleted := v.place.Delete(clean, fresh.Object)
+		if deleted == nil {
+			deleted = v.forgetTries(clean, o.Name, fresh.Object)
+		}
+		return nil, errors.Join(err, deleted)
 	}
 	// A record is replaced only by one of a later sequence: then the journal has moved
 	// past the earlier one, and nobody can remove the thread at that.
@@ -52,11 +64,14 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 		switch {
 		case a == nil || a.Live() != o.Name:
 			return nil, errAgain
+		case a.Object == fresh.Object: // it was written, and the answer lost
+			useless = ""
+			return a, threads.ErrNothing
 		case a.State == threads.Archiving && a.Object != "" && a.Seq >= fresh.Seq:
 			useless = fresh.Object
 			return a, threads.ErrNothing
 		}
-		useless = a.Object
+		useless, fresh.Tries = a.Object, without(a.Tries, fresh.Object)
 		return fresh, nil
 	})
 	if errors.Is(err, errAgain) {
@@ -65,27 +80,65 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 		return nil, err // it may be recorded
 	}
 	if useless != "" {
-		err = errors.Join(err, v.place.Delete(ctx, useless))
+		deleted := v.place.Delete(ctx, useless)
+		if deleted == nil && useless == fresh.Object {
+			deleted = v.forgetTries(ctx, o.Name, useless)
+		}
+		err = errors.Join(err, deleted)
 	}
 	return a, err
 }
 
-// checkOther returns an error if an object of a thread is in another archive. It would
-// be forgotten there, and an erase would not find it.
-func (v *Vault) checkOther(ctx context.Context, o *threads.Opened) error {
-	a, _, err := v.threads.ReadArchived(ctx, o.Name)
-	if err != nil || a == nil || a.Object == "" {
+func without(names []string, gone ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(gone, name) })
+}
+
+// forgetTries makes the cell of a thread forget objects that are deleted.
+func (v *Vault) forgetTries(ctx context.Context, name string, objects ...string) error {
+	_, err := v.threads.UpdateArchived(ctx, name, func(a *threads.Archived) (*threads.Archived, error) {
+		if a == nil || len(without(a.Tries, objects...)) == len(a.Tries) {
+			return a, threads.ErrNothing
+		}
+		next := *a
+		next.Tries = without(a.Tries, objects...)
+		return &next, nil
+	})
+	return err
+}
+
+// deleteTries deletes what processes that died while they archived a thread have left.
+// It is in the archive, so nobody who still writes an object of it comes to rely on that.
+func (v *Vault) deleteTries(ctx context.Context, a *threads.Archived) error {
+	if len(a.Tries) == 0 {
+		return nil
+	}
+	if held, err := v.Holds(ctx, a.Place, a.Object); err != nil || !held {
 		return err
 	}
-	held, err := v.Holds(ctx, a.Place, a.Object)
-	if err != nil || held {
-		return err
+	for _, object := range a.Tries {
+		if err := v.place.Delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	return v.forgetTries(ctx, a.From, a.Tries...)
+}
+
+// checkOther returns an error if there may be objects of a thread in another archive.
+// They would be forgotten there, and an erase would not find them.
+func (v *Vault) checkOther(ctx context.Context, a *threads.Archived) error {
+	if !a.HasObjects() {
+		return nil
+	}
+	for _, object := range append([]string{a.Object}, a.Tries...) {
+		if held, err := v.Holds(ctx, a.Place, object); err != nil || held {
+			return err
+		}
 	}
 	todo := "delete it there first, with perdure unarchive --remove"
-	if a.State == threads.Archiving {
+	if a.State == threads.Archiving || a.Object == "" {
 		todo = "complete that first, with perdure archive"
 	}
-	return fmt.Errorf("%w: it has an object in another archive: %s and --archive %s", fault.ErrInvalid, todo, a.Place)
+	return fmt.Errorf("%w: it has an object in another archive, or an attempt to archive it there was interrupted: %s and --archive %s", fault.ErrInvalid, todo, a.Place)
 }
 
 // put writes an object, reads it back, and fills in its sum and size.

@@ -1,0 +1,117 @@
+package vault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// TestCutHereArchivedThere cuts an archiving before every write, and then archives the
+// thread to another place. That is refused if the first one may have an object, until
+// it is completed and removed there; and an erase that knows only the second one
+// leaves nothing in either.
+func TestCutHereArchivedThere(t *testing.T) {
+	kit.Bubble(t, "", func(t *testing.T) {
+		left := 0
+		for at, plan := range faulty.Sweep(faulty.CrashBefore) {
+			s, p, there := memstore.New(), newPlace(), newPlace()
+			there.url = "elsewhere:"
+			rt, files := made(t, s, p)
+			dying(t, s, p, plan, archiveF)
+			left += len(p.names())
+			other := kit.Runtime(t, s, perdure.Options{Archive: there}, flows()...)
+			if _, err := other.Archive(t.Context(), "f", perdure.Note{}); err != nil {
+				if kit.WantErr(t, "Archive elsewhere", err, perdure.ErrInvalid); !strings.Contains(err.Error(), "--archive memory:") {
+					t.Errorf("it does not name the archive: %v", err)
+				}
+			}
+			if len(there.names()) == 0 { // it is, or may be, in the first one
+				mustArchive(t, rt, "f")
+				kit.NoErr(t, rt.Restore(t.Context(), "f", perdure.RestoreOptions{Remove: true}))
+				mustArchive(t, other, "f")
+			}
+			if left := p.names(); len(left) > 0 {
+				t.Errorf("left in the first archive: %q", left)
+			}
+			mustRestore(t, other, "f")
+			if !whole(t, other, "f", files["f"]) {
+				t.Error("it is not back")
+			}
+			gone(t, other, s, there)
+			if t.Failed() {
+				t.Fatalf("%s: see above", at)
+			}
+		}
+		if left == 0 {
+			t.Error("no cut left an object")
+		}
+	})
+}
+
+// TestFailedHereArchivedThere: an archive that fails and says so leaves no object, and
+// does not keep the thread from going elsewhere.
+func TestFailedHereArchivedThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := memstore.New(), newPlace()
+		rt, _ := made(t, s, p)
+		p.fail = func(op string) error {
+			if op == "getting" {
+				return errors.New("no luck")
+			}
+			return nil
+		}
+		if _, err := rt.Archive(t.Context(), "f", perdure.Note{}); err == nil {
+			t.Fatal("it did not fail")
+		}
+		there := newPlace()
+		there.url = "elsewhere:"
+		other := kit.Runtime(t, s, perdure.Options{Archive: there}, flows()...)
+		mustArchive(t, other, "f")
+		if left := p.names(); len(left) > 0 {
+			t.Errorf("left in the first archive: %q", left)
+		}
+		gone(t, other, s, there)
+	})
+}
+
+// forgetful loses the answer to the n-th write of a cell that says where a thread is.
+type forgetful struct {
+	store.Store
+	n int
+}
+
+func (f *forgetful) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	v, err := f.Store.Put(ctx, key, value, prev)
+	if err == nil && strings.HasPrefix(key, "archived/") {
+		if f.n--; f.n == 0 {
+			return "", fmt.Errorf("the connection broke: %w", store.ErrUnknown)
+		}
+	}
+	return v, err
+}
+
+// TestLostAnswerAboutTheCell: a process that does not know whether it has recorded an
+// object does not delete it.
+func TestLostAnswerAboutTheCell(t *testing.T) {
+	for n := range 4 {
+		kit.Bubble(t, fmt.Sprint("write ", n+1), func(t *testing.T) {
+			s, p := memstore.New(), newPlace()
+			rt, files := made(t, s, p)
+			mustArchive(t, kit.Runtime(t, &forgetful{s, n + 1}, perdure.Options{Archive: p}, flows()...), "f")
+			mustRestore(t, rt, "f")
+			if !whole(t, rt, "f", files["f"]) {
+				t.Error("it is not back")
+			}
+			gone(t, rt, s, p)
+		})
+	}
+}
