@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
-	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
-	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 func flows() []perdure.Flow {
@@ -296,72 +291,4 @@ func TestEraseUserWithoutTheArchiveErasesTheRest(t *testing.T) {
 			t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 		}
 	})
-}
-
-// Nothing of a user is in any file of the store or the archive once they are erased.
-func TestNothingOfAnErasedUserIsInAnyFile(t *testing.T) {
-	for name, open := range map[string]func(dir string) (store.Store, error){
-		"sqlite": func(dir string) (store.Store, error) {
-			return sqlitestore.Open(t.Context(), filepath.Join(dir, "db"), sqlitestore.Options{})
-		},
-		"file": func(dir string) (store.Store, error) {
-			return filestore.Open(t.Context(), filepath.Join(dir, "store"), filestore.Options{NoSync: true})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, folder := newPlace(t)
-			dir := t.TempDir()
-			s, err := open(dir)
-			kit.NoErr(t, err)
-			t.Cleanup(func() { s.Close() })
-			k := kit.New(t, s, perdure.Options{Archive: p}, flows()...)
-			gone, stays := "canary"+newText(), "neighbour"+newText()
-			fill(t, k, gone, gone)
-			job(t, k, gone, gone)
-			k = kit.New(t, s, perdure.Options{Archive: p}, flows()...)
-			fill(t, k, stays, stays)
-			eraseUser(t, k.Runtime, gone)
-			for _, d := range []string{dir, folder} {
-				if found := filesWith(t, d, gone); len(found) > 0 {
-					t.Errorf("it is in %q", found)
-				}
-			}
-			// The scan can find. sqlitestore masks what it holds.
-			if name == "file" && len(filesWith(t, dir, stays)) == 0 || len(filesWith(t, folder, stays)) == 0 {
-				t.Error("the scan finds nothing of the user who stays")
-			}
-			kit.NoErr(t, s.Close())
-			if found := filesWith(t, dir, gone); len(found) > 0 {
-				t.Errorf("after Close it is in %q", found)
-			}
-		})
-	}
-}
-
-func newText() string { return strings.ToLower(fmt.Sprintf("%x", randomBytes())) }
-
-// filesWith returns the files below a folder that hold a text or a part of it, plain or
-// compressed.
-func filesWith(t *testing.T, dir, text string) (found []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the store removes files of processes that listened
-		}
-		if err != nil || d.IsDir() || d.Type()&os.ModeSocket != 0 {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		data = append(data, name...)
-		data = append(data, unzipped(data)...)
-		if bytes.Contains(data, []byte(text[:32])) || bytes.Contains(data, []byte(text[len(text)-32:])) {
-			found = append(found, name)
-		}
-		return err
-	})
-	kit.NoErr(t, err)
-	return found
 }
