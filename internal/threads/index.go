@@ -285,19 +285,44 @@ func (c *Threads) CompleteIndexed(ctx context.Context, name string) (missing int
 	if err == nil && s.ID != "" && !s.Indexed {
 		s, err = c.reindex(ctx, name, s)
 	}
+	var keys []string
 	for _, key := range c.indexKeys(name, s) {
 		if err == nil {
 			_, err = store.Derived(c.Store).Get(ctx, key)
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			missing++
-			err = c.index(ctx, []string{key})
+			keys, err = append(keys, key), nil
 		}
 		if err != nil {
-			return missing, err
+			return 0, err
 		}
 	}
-	return missing, err
+	if len(keys) == 0 || c.bare {
+		return len(keys), err
+	}
+	// As any writer, it says which cells it is about to write.
+	_, err = store.Update(ctx, store.Derived(c.Store), JournalKey(name), func(old store.Cell) ([]byte, error) {
+		var now Summary
+		_ = json.Unmarshal(old.Value, &now)
+		now.Pending = append(now.Pending, without(keys, now.Pending)...)
+		if old.Version == "" || !now.Indexed || len(without(keys, c.indexKeys(name, now))) > 0 { // erased, or another writer brings it up to date
+			return nil, ErrNothing
+		}
+		return json.Marshal(now)
+	})
+	if errors.Is(err, ErrNothing) {
+		return 0, nil
+	}
+	if err == nil {
+		err = c.index(ctx, keys)
+	}
+	if err == nil {
+		s, err = c.ReadSummary(ctx, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(keys), c.unindex(ctx, without(without(keys, c.indexKeys(name, s)), s.Pending)) // it was erased, or changed
 }
 
 // SweepIndex removes cells of the index that follow from no summary and never will,

@@ -354,3 +354,60 @@ func TestCellsOfAnOvertakenSummaryGo(t *testing.T) {
 	kit.NoErr(t, fast.Erase(t.Context(), "t", perdure.EraseOptions{}))
 	kit.WantNothing(t, inner)
 }
+
+// interrupted calls during before the first write of a cell of the index.
+type interrupted struct {
+	store.Store
+	during func()
+}
+
+func (s *interrupted) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if during := s.during; during != nil && threads.IsIndex(key) {
+		s.during = nil
+		during()
+	}
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+// TestCompletedWhileItIsErased: whoever writes cells that are missing in the index leaves
+// none of a thread that is erased or changed meanwhile.
+func TestCompletedWhileItIsErased(t *testing.T) {
+	for what, do := range map[string]func(t *testing.T, rt *perdure.Runtime){
+		"erased": func(t *testing.T, rt *perdure.Runtime) {},
+		"changed": func(t *testing.T, rt *perdure.Runtime) {
+			kit.NoErr(t, rt.SetMetadata(t.Context(), "t", nil, map[string]string{"k": "other"}, perdure.Note{}))
+		},
+	} {
+		kit.Bubble(t, what, func(t *testing.T) {
+			k := kit.New(t, memstore.New(), perdure.Options{}, indexFlows...)
+			k.WaitForRun("t", k.MustStart(perdure.StartRequest{Thread: "t", Flow: "echo", Input: "x", User: "ann", Metadata: map[string]string{"k": "v"}}).ID, perdure.Succeeded)
+			synctest.Wait()
+			k.Stop()
+			lost := 0
+			for key := range kit.Holdings(t, k.Store) {
+				if threads.IsIndex(key) {
+					cell, err := k.Store.Get(t.Context(), key)
+					kit.NoErr(t, err)
+					kit.NoErr(t, k.Store.Delete(t.Context(), key, cell.Version))
+					lost++
+				}
+			}
+			erase := func() { kit.NoErr(t, k.Erase(t.Context(), "t", perdure.EraseOptions{})) }
+			s := &interrupted{Store: k.Store}
+			rt := kit.Runtime(t, s, perdure.Options{}, indexFlows...)
+			s.during = func() {
+				if do(t, k.Runtime); what == "erased" {
+					erase()
+				}
+			}
+			name := strings.TrimPrefix(kit.Journals(t, k.Store)[0], threads.JournalKey(""))
+			if _, err := threads.Behind(rt).All.CompleteIndexed(t.Context(), name); err != nil || s.during != nil || lost < 5 {
+				t.Fatalf("%d cells were lost, and it wrote some: %t, %v", lost, s.during == nil, err)
+			}
+			if what == "changed" {
+				erase()
+			}
+			kit.WantNothing(t, k.Store)
+		})
+	}
+}
