@@ -40,6 +40,7 @@ var parts = []struct {
 	{"tokens", "measure agents that stream to readers only", tokens},
 	{"scale", "measure many threads and processes only", scale},
 	{"lists", "measure lists of few and of many threads only", lists},
+	{"console", "measure the console in a browser only", inBrowser},
 	{"postgres", "measure PostgreSQL only", postgres},
 }
 
