@@ -75,6 +75,8 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 		t.Errorf("%d steps were under way, want the reply alone:\n%s", again, out)
 	}
 
+	checkPicture(t, out)
+
 	file := demoStore.FindStringSubmatch(out)[1]
 	rt, err := perdure.Open(t.Context(), "sqlite:"+file, research.Flow(research.Options{}))
 	if err != nil {
