@@ -58,8 +58,8 @@ kills: ## longer kills, freezes and mixed versions of processes on every store
 	$(SUM) $(RACE) -timeout 30m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
 
 .PHONY: browser
-browser: ## the console in a real browser, against real servers that are killed
-	$(SUM) -timeout 30m -run ConsoleInBrowser ./console
+browser: ## the console and the example of the TypeScript client in a real browser, against real servers that are killed
+	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
 
 .PHONY: ci
 ci: console-check ts-check test cross kills browser ## what CI runs, for half an hour; long and cluster are for a release
@@ -86,8 +86,7 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 .PHONY: types
 types: console/web/types/node_modules/.package-lock.json # of the console and the TypeScript client, from the OpenAPI document
 	$(GO) run ./internal/openapi > console/web/types/openapi.json
-	cd console/web/types && npx openapi-typescript openapi.json --output ../src/api/types.ts --silent
-	cp console/web/src/api/types.ts clients/typescript/src/types.ts
+	cd console/web/types && npx openapi-typescript openapi.json --output ../../../clients/typescript/src/types.ts --silent
 
 .PHONY: console
 console: types console/web/node_modules/.package-lock.json ## build the console into console/dist, with types from the OpenAPI document

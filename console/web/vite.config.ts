@@ -8,7 +8,12 @@ const server = process.env.PERDURE_SERVER ?? "http://127.0.0.1:7373";
 export default defineConfig({
   base: "/console/",
   plugins: [react(), tailwind()],
-  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  resolve: {
+    alias: {
+      "@": fileURLToPath(new URL("./src", import.meta.url)),
+      "@perdure/client": fileURLToPath(new URL("../../clients/typescript/src/index.ts", import.meta.url)),
+    },
+  },
   // index.html names the assets by the base path, which the server may replace. Chunks find each
   // other relative to themselves.
   experimental: {

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Clapperboard } from "lucide-react";
-import { address, Problem, send } from "@/api/client";
+import { Problem, perdure } from "@/api/client";
 import { keys, useCan } from "@/api/queries";
 import { Button } from "@/ui/Button";
 import { sayError } from "@/ui/Toast";
@@ -11,13 +11,9 @@ const demo = "demo";
 
 /** Imports what perdure demo recorded, crash included. The file comes with the console. */
 async function addDemo() {
-  const recording = await send(`${basePath}/demo.ndjson`, {});
+  const recording = await fetch(`${basePath}/demo.ndjson`);
   try {
-    await send(address("/v1/threads/import", {}, { as: demo }), {
-      method: "POST",
-      headers: { "Content-Type": "application/x-ndjson" },
-      body: await recording.blob(),
-    });
+    await perdure.request("POST /v1/threads/import", { query: { as: demo }, headers: { "Content-Type": "application/x-ndjson" }, body: await recording.blob() });
   } catch (error) {
     if (!(error instanceof Problem && error.type === "exists")) throw error;
   }

@@ -1,14 +1,12 @@
+import type { Connection, News } from "@perdure/client";
 import { useEffect, useSyncExternalStore } from "react";
-import { address, type Schemas } from "@/api/client";
+import { perdure } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
-import { follow, type StreamState } from "@/api/stream";
-
-export type News = { kind: "open" } | { kind: "thread"; thread: Schemas["Summary"] } | { kind: "gone"; thread: string };
 
 const readers = new Set<(news: News) => void>();
 const watchers = new Set<() => void>();
-let state: StreamState = "connecting";
-let stop: (() => void) | undefined;
+let state: Connection = "connecting";
+let stop: AbortController | undefined;
 let pending: ReturnType<typeof setTimeout> | undefined;
 
 let refreshed = 0;
@@ -27,30 +25,28 @@ function refresh() {
 
 /** Follows the changes of all threads, once for the whole page. */
 export function startNews() {
-  stop ??= follow({
-    url: address("/v1/events"),
-    onState: (now) => {
-      state = now;
-      for (const tell of watchers) tell();
-    },
-    onEnd: () => {
-      stop = undefined;
-    },
-    onBlock: (block) => {
-      const data = JSON.parse(block.data) as Schemas["News"];
-      const news: News = data.thread
-        ? { kind: "thread", thread: data.thread }
-        : block.event === "gone" && data.gone
-          ? { kind: "gone", thread: data.gone }
-          : { kind: "open" };
+  if (!stop) void follow((stop = new AbortController()));
+}
+
+async function follow(by: AbortController) {
+  const onConnection = (now: Connection) => {
+    if (now === "ended") return;
+    state = now;
+    for (const tell of watchers) tell();
+  };
+  try {
+    for await (const news of perdure.watch({ signal: by.signal, onConnection })) {
       for (const tell of readers) tell(news);
       refresh();
-    },
-  });
+    }
+  } catch {
+    // It was stopped, or the user may not read: requests say so.
+  }
+  if (stop === by) stop = undefined;
 }
 
 export function stopNews() {
-  stop?.();
+  stop?.abort();
   stop = undefined;
 }
 

@@ -15,7 +15,7 @@ const root = createRootRoute({
     </>
   ),
   errorComponent: ({ error, reset }) => <Failed error={error} again={reset} />,
-  notFoundComponent: () => <Failed error={new Problem("not-found", 404, "There is no such page", "The address leads nowhere in this console.")} />,
+  notFoundComponent: () => <Failed error={new Problem("not-found", 404, { title: "There is no such page", detail: "The address leads nowhere in this console." })} />,
 });
 
 /** Texts of the address, by name. Pages read what they know and ignore the rest. */

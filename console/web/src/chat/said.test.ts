@@ -27,7 +27,7 @@ test("a call that a person edited shows with what it ran", () => {
 });
 
 test("what is being written comes last", () => {
-  const said = conversation([user("hi")], [{ agent: "a", path: "/a/reply", parts: [{ kind: "text", text: "Dear" }] }]);
+  const said = conversation([user("hi")], [{ run: "r", agent: "a", path: "/a/reply", text: "Dear", parts: [{ kind: "text", text: "Dear" }], data: {} }]);
   expect(said.map((s) => [s.role, s.live])).toEqual([
     ["user", undefined],
     ["assistant", true],

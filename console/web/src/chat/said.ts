@@ -1,5 +1,5 @@
+import type { LiveStep } from "@perdure/client";
 import type { Schemas } from "@/api/client";
-import type { LiveReply } from "@/lib/deltas";
 import { type Event, standing } from "@/lib/timeline";
 
 export type Rec = Schemas["Record"];
@@ -53,8 +53,11 @@ export interface Said {
 
 const roleOf = (role: string): Said["role"] => (role === "user" || role === "system" ? role : "assistant");
 
+/** Whether a step is a model that writes its reply. */
+export const isReply = (step: LiveStep) => /\/reply(-again)?$/.test(step.path);
+
 /** Puts records in the order in which people read them: results are part of the calls that they answer. */
-export function conversation(records: readonly Heard[], live: readonly LiveReply[] = []): Said[] {
+export function conversation(records: readonly Heard[], live: readonly LiveStep[] = []): Said[] {
   const all: Said[] = [];
   const open = new Map<string, CallView>();
   for (const record of records) {
@@ -90,7 +93,7 @@ function settle(open: Map<string, CallView>, record: Heard, result: NonNullable<
   if (record.decision === "edit") call.ranWith = record.args;
 }
 
-const liveSaid = (reply: LiveReply): Said => ({
+const liveSaid = (reply: LiveStep): Said => ({
   id: `live ${reply.path}`,
   role: "assistant",
   agent: reply.agent,

@@ -1,24 +1,14 @@
+import { Live, type ThreadEvent } from "@perdure/client";
 import { useMemo, useSyncExternalStore } from "react";
-import { address, api, Problem } from "@/api/client";
+import { api, Problem, perdure } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
-import { follow } from "@/api/stream";
-import { type Delta, Deltas, isReply, replyOf } from "@/lib/deltas";
-import { parseExact } from "@/lib/exact";
-import { conversation, type Rec, recordOf, type Said } from "./said";
+import { conversation, isReply, type Rec, recordOf, type Said } from "./said";
 
 export interface Talk {
   said: Said[];
   /** What there was when the page was opened is there. */
   ready: boolean;
   problem?: Problem;
-}
-
-interface ThreadEvent {
-  seq: number;
-  kind: string;
-  run?: string;
-  path?: string;
-  value?: unknown;
 }
 
 /** A message that no agent has read yet. */
@@ -32,10 +22,10 @@ class TalkLog {
   private talk: Talk = { said: [], ready: false };
   private records: Rec[] = [];
   private waiting: Waiting[] = [];
-  private deltas = new Deltas();
+  private deltas = new Live();
   private listeners = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private stop: (() => void) | undefined;
+  private stop: AbortController | undefined;
   private life = 0; // grows with each beginning, so that what belongs to an earlier one is ignored
 
   constructor(private readonly thread: string) {}
@@ -53,7 +43,7 @@ class TalkLog {
 
   private end() {
     this.life++;
-    this.stop?.();
+    this.stop?.abort();
     this.stop = undefined;
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -73,17 +63,13 @@ class TalkLog {
       if (life !== this.life) return;
       this.records = list.messages;
       this.waiting = pages.flatMap((page) => page?.events ?? []).map((event) => ({ run: event.run ?? "", value: event.value }));
-      this.deltas = new Deltas();
+      this.deltas = new Live();
       this.change({ ready: true, problem: undefined });
-      this.stop = follow({
-        url: address("/v1/threads/{thread}/events", path),
-        last: `${list.seq}${suffix}`,
-        onBlock: ({ event, data }) => this.take(event, parseExact(data)),
-        onEnd: (problem) => {
-          if (life !== this.life) return;
-          if (problem?.type === "restored") void this.begin();
-          else this.change({ problem: problem ?? undefined });
-        },
+      this.stop = new AbortController();
+      void this.follow(`${list.seq}${suffix}`, this.stop.signal).catch((error: unknown) => {
+        if (life !== this.life || !(error instanceof Problem)) return;
+        if (error.type === "restored") void this.begin();
+        else this.change({ problem: error.type === "moved" ? undefined : error });
       });
     } catch (error) {
       if (life !== this.life) return;
@@ -91,17 +77,18 @@ class TalkLog {
         this.timer = setTimeout(() => void this.begin(), 1000);
         return;
       }
-      this.change({ problem: error instanceof Problem ? error : new Problem("internal", 0, "The conversation cannot be read", String(error)) });
+      this.change({ problem: error instanceof Problem ? error : new Problem("internal", 0, { title: "The conversation cannot be read", detail: String(error) }) });
     }
   }
 
-  private take(kind: string, data: unknown) {
-    if (kind === "delta") {
-      if (this.deltas.add(data as Delta)) this.soon();
-      return;
+  private async follow(after: string, signal: AbortSignal) {
+    for await (const { event, delta } of perdure.follow(this.thread, { after, signal })) {
+      if (delta && this.deltas.add(delta)) this.soon();
+      if (event) this.take(event);
     }
-    const event = data as ThreadEvent;
-    if (typeof event.seq !== "number") return;
+  }
+
+  private take(event: ThreadEvent) {
     if (event.kind === "rewound" || event.kind === "forked") {
       void this.begin(); // what was said may not have been said
       return;
@@ -116,7 +103,6 @@ class TalkLog {
       const at = this.waiting.findIndex((one) => JSON.stringify(one.value) === taken);
       if (at >= 0) this.waiting = this.waiting.toSpliced(at, 1);
     }
-    if (event.run && (event.kind === "ended" || event.kind === "suspended")) this.deltas.settleRun(event.run);
     this.soon();
     void queryClient.invalidateQueries({ queryKey: keys.thread(this.thread) });
   }
@@ -131,7 +117,7 @@ class TalkLog {
   private change(some: Partial<Talk>) {
     const said = conversation(
       this.records,
-      this.deltas.live().filter(isReply).map(replyOf),
+      this.deltas.show().filter(isReply),
     );
     for (const one of this.waiting) {
       if (typeof one.value === "string") said.push({ id: `waits ${one.run}`, role: "user", agent: "", parts: [{ kind: "text", text: one.value }], waits: true });

@@ -1,6 +1,6 @@
 import { FileDown, Image as ImageIcon } from "lucide-react";
 import { useState } from "react";
-import { address, type Schemas } from "@/api/client";
+import { perdure, type Schemas } from "@/api/client";
 import { oneLine } from "@/lib/text";
 import { Button, buttonClass } from "./Button";
 
@@ -9,7 +9,7 @@ export function MediaView({ thread, media }: { thread: string; media: Schemas["M
   const [shown, setShown] = useState(false);
   const name = oneLine(media.name ?? media.mime ?? "file", 80);
   const image = /^image\/(png|jpeg|gif|webp|avif)$/.test(media.mime ?? "");
-  const source = media.blob ? address("/v1/blobs/{thread}/{hash}", { thread, hash: media.blob }) : image && media.data ? `data:${media.mime};base64,${media.data}` : undefined;
+  const source = media.blob ? perdure.url("GET /v1/blobs/{thread}/{hash}", { path: { thread, hash: media.blob } }) : image && media.data ? `data:${media.mime};base64,${media.data}` : undefined;
   if (!source) return <p className="outside text-xs text-soft">{media.url ? `File at ${oneLine(media.url, 200)}, not loaded` : name}</p>;
   if (!image)
     return (

@@ -1,8 +1,9 @@
+import type { News } from "@perdure/client";
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 import { api, type Schemas } from "@/api/client";
 import { keys } from "@/api/queries";
-import { type News, useNews } from "@/app/news";
+import { useNews } from "@/app/news";
 import { say, sayError } from "@/ui/Toast";
 
 export const opsKeys = {

@@ -1,11 +1,11 @@
+import type { LiveStep } from "@perdure/client";
 import { Link } from "@tanstack/react-router";
 import { Loader, MessagesSquare } from "lucide-react";
 import { useMemo } from "react";
 import { Conversation as Messages } from "@/chat/Conversation";
 import { Ending } from "@/chat/Ending";
-import { conversation, type Heard } from "@/chat/said";
+import { conversation, type Heard, isReply } from "@/chat/said";
 import { type Ask, askOfCall } from "@/lib/ask";
-import { isReply, type LiveStep, replyOf } from "@/lib/deltas";
 import { buttonClass } from "@/ui/Button";
 import { Empty } from "@/ui/Empty";
 import { Line } from "@/ui/Text";
@@ -24,7 +24,7 @@ interface Props {
 
 /** What was said, and what is being said now. */
 export function Conversation({ thread, heard, live, asks, over, onSelect }: Props) {
-  const said = useMemo(() => conversation(heard, live.filter(isReply).map(replyOf)), [heard, live]);
+  const said = useMemo(() => conversation(heard, live.filter(isReply)), [heard, live]);
   const progress = live.filter((step) => !isReply(step));
   if (!said.length)
     return (
@@ -57,7 +57,7 @@ export function Conversation({ thread, heard, live, asks, over, onSelect }: Prop
         <p key={step.path} className="flex items-center gap-2 text-xs text-soft">
           <Loader aria-hidden className="size-3.5 animate-pulse text-work" />
           <Line text={step.path} className="shrink-0 font-mono text-faint" />
-          <Line text={JSON.stringify(step.data.at(-1))} />
+          <Line text={JSON.stringify(step.data)} />
         </p>
       ))}
     </Ending>

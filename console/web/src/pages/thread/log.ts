@@ -1,14 +1,13 @@
+import { type Connection, Live, type LiveStep } from "@perdure/client";
 import { useMemo, useSyncExternalStore } from "react";
-import { address, type Problem } from "@/api/client";
+import { Problem, perdure } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
-import { follow, type StreamState } from "@/api/stream";
-import { type Delta, Deltas, type LiveStep } from "@/lib/deltas";
 import type { Event } from "@/lib/timeline";
 
 export interface Log {
   events: Event[];
   live: LiveStep[];
-  state: StreamState;
+  state: Connection;
   /** All events up to when the page was opened are there. */
   caughtUp: boolean;
   problem?: Problem;
@@ -18,10 +17,10 @@ export interface Log {
 class ThreadLog {
   private log: Log = { events: [], live: [], state: "connecting", caughtUp: false };
   private events: Event[] = [];
-  private deltas = new Deltas();
+  private deltas = new Live();
   private listeners = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private stop: (() => void) | undefined;
+  private stop: AbortController | undefined;
 
   constructor(private readonly thread: string) {}
 
@@ -37,35 +36,37 @@ class ThreadLog {
   };
 
   private begin() {
+    this.end();
     this.events = [];
-    this.deltas = new Deltas();
-    this.stop = follow({
-      url: address("/v1/threads/{thread}/events", { thread: this.thread }),
-      onState: (state) => this.change({ state }),
-      onEnd: (problem) => {
-        if (problem?.type === "restored" || problem?.type === "erased") {
-          // What was followed is gone; the id may have a new life.
-          this.begin();
-        } else this.change({ problem: problem ?? undefined, state: "live", caughtUp: true });
-      },
-      onBlock: (block) => {
-        const data = JSON.parse(block.data) as unknown;
-        if (block.event === "delta") {
-          if (this.deltas.add(data as Delta)) this.soon(60);
-          return;
-        }
-        const event = data as Event;
-        if (typeof event.seq !== "number") return;
-        this.events.push(event);
-        this.deltas.settle(event);
-        if (event.run && (event.kind === "ended" || event.kind === "suspended")) this.deltas.settleRun(event.run);
-        this.soon(Math.max(30, this.events.length / 40)); // what is computed from all events takes longer if there are many
-      },
+    this.deltas = new Live();
+    const stop = new AbortController();
+    this.stop = stop;
+    void this.follow(stop.signal).catch((problem: unknown) => {
+      if (stop.signal.aborted) return;
+      const type = problem instanceof Problem ? problem.type : "";
+      if (type === "restored" || type === "erased") {
+        // What was followed is gone; the id may have a new life.
+        this.begin();
+      } else this.change({ problem: problem instanceof Problem && type !== "moved" ? problem : undefined, state: "live", caughtUp: true });
     });
   }
 
+  private async follow(signal: AbortSignal) {
+    const onConnection = (state: Connection) => {
+      if (!signal.aborted && state !== "ended") this.change({ state });
+    };
+    for await (const { event, delta } of perdure.follow(this.thread, { signal, onConnection })) {
+      if (delta && this.deltas.add(delta)) this.soon(60);
+      if (!event) continue;
+      this.events.push(event);
+      this.deltas.settle(event);
+      this.soon(Math.max(30, this.events.length / 40)); // what is computed from all events takes longer if there are many
+    }
+  }
+
   private end() {
-    this.stop?.();
+    this.stop?.abort();
+    this.stop = undefined;
     clearTimeout(this.timer);
     this.timer = undefined;
   }
@@ -74,7 +75,7 @@ class ThreadLog {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
       const grew = this.events.length !== this.log.events.length;
-      this.change({ events: grew ? [...this.events] : this.log.events, live: this.deltas.live().map((step) => ({ ...step })), caughtUp: true });
+      this.change({ events: grew ? [...this.events] : this.log.events, live: this.deltas.show(), caughtUp: true });
       if (grew) void queryClient.invalidateQueries({ queryKey: keys.thread(this.thread) });
     }, ms);
   }

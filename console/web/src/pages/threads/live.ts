@@ -1,8 +1,9 @@
+import type { News } from "@perdure/client";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
-import { type News, useNews } from "@/app/news";
+import { useNews } from "@/app/news";
 import type { Status, Why } from "@/lib/status";
 import { joinThreads, type ThreadFilter, type ThreadRow, whyAges, whyOf } from "@/lib/threadlist";
 

@@ -1,8 +1,9 @@
+import type { News } from "@perdure/client";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 import { api } from "@/api/client";
 import { keys } from "@/api/queries";
-import { type News, useNews } from "@/app/news";
+import { useNews } from "@/app/news";
 import { type Entry, entryOf } from "@/lib/journal";
 
 const journalKey = (thread: string) => [...keys.thread(thread), "journal"] as const;

@@ -1,1 +1,0 @@
-import{M as e}from"./Copy-CZkJo8BX.js";function t(t){return e({from:t.from,strict:t.strict,shouldThrow:t.shouldThrow,structuralSharing:t.structuralSharing,select:e=>t.select?t.select(e.search):e.search})}export{t};
