@@ -10,12 +10,17 @@ interface Access {
   token: string;
 }
 
-/** Gets a token from the back end, which knows who the user is; undefined if nobody is logged in. */
+const root = document.getElementById("root")!;
+
+/** Gets a token from the back end, which knows who the user is, as soon as it can; undefined if nobody is logged in. */
 async function getAccess(): Promise<Access | undefined> {
-  const response = await fetch("/token", { method: "POST" });
-  if (response.status === 401) return undefined;
-  if (!response.ok) throw new Error(await response.text());
-  return (await response.json()) as Access;
+  for (;;) {
+    const response = await fetch("/token", { method: "POST" }).catch(() => undefined);
+    if (response?.ok) return (await response.json()) as Access;
+    if (response?.status === 401) return undefined;
+    if (!root.hasChildNodes()) root.textContent = "The server is away. It will be back.";
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
 }
 
 /** The thread is part of the address, so that a refresh finds it again. */
@@ -120,6 +125,6 @@ const client = access && new Perdure({
   },
 });
 
-createRoot(document.getElementById("root")!).render(
+createRoot(root).render(
   <StrictMode>{client ? <PerdureProvider client={client}><Chat user={access.user} /></PerdureProvider> : <Login />}</StrictMode>,
 );
