@@ -3,121 +3,118 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"maps"
-	"math"
 	"runtime"
-	"runtime/metrics"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
 )
 
-// meter counts what the server does.
+// meter counts the requests of the server.
 type meter struct {
-	mu       sync.Mutex
-	requests map[request]int64
-	took     map[string]*histogram // by operation
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
 }
 
-// request is a kind of request: an operation and the class of the response's
-// status, such as 2xx.
-type request struct{ op, class string }
+// buckets are the upper bounds of the histograms of requests, in seconds.
+var buckets = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60}
 
-// buckets are the upper bounds of the histograms, in seconds.
-var buckets = [...]float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60}
-
-type histogram struct {
-	counts [len(buckets)]int64 // not added up
-	sum    float64
-	n      int64
+func newMeter() meter {
+	return meter{
+		prometheus.NewCounterVec(prometheus.CounterOpts{Name: "perdure_http_requests_total", Help: "Requests by operation and class of status."}, []string{"operation", "status"}),
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "perdure_http_request_duration_seconds", Help: "How long requests took by operation, without event streams.", Buckets: buckets}, []string{"operation"}),
+	}
 }
 
 // request counts a request. Only names of operations and faces are labels, so
 // clients cannot add any.
 func (m *meter) request(op string, status int, took time.Duration, stream bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.requests[request{op, strconv.Itoa(status/100) + "xx"}]++
-	if stream {
-		return // it lasts as long as its reader stays
-	}
-	h := m.took[op]
-	if h == nil {
-		h = &histogram{}
-		m.took[op] = h
-	}
-	h.n++
-	h.sum += took.Seconds()
-	for i, le := range buckets {
-		if took.Seconds() <= le {
-			h.counts[i]++
-			break
-		}
+	m.requests.WithLabelValues(op, strconv.Itoa(status/100)+"xx").Inc()
+	if !stream { // it lasts as long as its reader stays
+		m.took.WithLabelValues(op).Observe(took.Seconds())
 	}
 }
 
-// exposition writes metrics in Prometheus' text format.
-type exposition struct{ b strings.Builder }
+// exposition collects the samples of one scrape that are not counted as they happen. It
+// is a prometheus.Collector.
+type exposition struct {
+	name, help string
+	kind       prometheus.ValueType
+	metrics    []prometheus.Metric
+}
+
+// Describe says nothing, since the families depend on what there is.
+func (e *exposition) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (e *exposition) Collect(to chan<- prometheus.Metric) {
+	for _, m := range e.metrics {
+		to <- m
+	}
+}
 
 // family begins a family, once per name.
-func (e *exposition) family(name, kind, help string) {
-	fmt.Fprintf(&e.b, "# HELP %s %s\n# TYPE %s %s\n", name, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), name, kind)
+func (e *exposition) family(name string, kind prometheus.ValueType, help string) {
+	e.name, e.kind, e.help = name, kind, help
 }
 
-// sample writes a sample. Labels are pairs of name and value.
-func (e *exposition) sample(name string, value float64, labels ...string) {
-	e.b.WriteString(name)
+// sample adds a sample to the family. Labels are pairs of name and value.
+func (e *exposition) sample(value float64, labels ...string) {
+	var names, values []string
 	for i := 0; i+1 < len(labels); i += 2 {
-		e.b.WriteByte("{,"[min(i, 1)])
-		text := strings.ToValidUTF8(labels[i+1], "\uFFFD")
-		fmt.Fprintf(&e.b, `%s="%s"`, labels[i], strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(text))
+		names, values = append(names, labels[i]), append(values, strings.ToValidUTF8(labels[i+1], "\uFFFD"))
 	}
-	if len(labels) > 0 {
-		e.b.WriteByte('}')
-	}
-	e.b.WriteString(" " + number(value) + "\n")
+	e.metrics = append(e.metrics, prometheus.MustNewConstMetric(prometheus.NewDesc(e.name, e.help, names, nil), e.kind, value, values...))
 }
 
-func number(v float64) string {
-	if math.IsInf(v, 1) {
-		return "+Inf"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
-// gauge writes a family of one sample.
+// gauge adds a family of one sample.
 func (e *exposition) gauge(name, help string, value float64) {
-	e.family(name, "gauge", help)
-	e.sample(name, value)
+	e.family(name, prometheus.GaugeValue, help)
+	e.sample(value)
 }
 
-// writeMetrics writes all metrics; n is nil if the store does not answer.
-func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStatus) {
+// writeMetrics writes all metrics in Prometheus' text format; n is nil if the store does
+// not answer.
+func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStatus) error {
 	e := &exposition{}
-	e.family("perdure_build_info", "gauge", "What this server is.")
-	e.sample("perdure_build_info", 1, "version", s.opts.Version, "goversion", runtime.Version())
-	s.meter.write(e)
+	e.family("perdure_build_info", prometheus.GaugeValue, "What this server is.")
+	e.sample(1, "version", s.opts.Version, "goversion", runtime.Version())
 	e.gauge("perdure_streams_open", "Event streams that are open.", float64(s.events.open.Load()))
-	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
-	e.sample("perdure_events_sent_total", float64(s.events.sent.Load()))
+	e.family("perdure_events_sent_total", prometheus.CounterValue, "Events that were sent on streams.")
+	e.sample(float64(s.events.sent.Load()))
 	writeCount(e, n)
 	if s.quotas.on() {
 		s.quotas.writeTenants(e)
 	}
 	writeRetention(e, kept)
-	values := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
-	metrics.Read(values)
-	e.gauge("go_goroutines", "Goroutines that exist.", float64(values[0].Value.Uint64()))
-	e.gauge("go_memstats_heap_alloc_bytes", "Bytes of objects on the heap.", float64(values[1].Value.Uint64()))
-	e.gauge("go_memstats_sys_bytes", "Bytes that were got from the system.", float64(values[2].Value.Uint64()))
-	e.gauge("process_start_time_seconds", "When the server was started, since the epoch.", float64(s.started.UnixMilli())/1000)
-	io.WriteString(w, e.b.String())
+	all := []prometheus.Collector{e, s.meter.requests, s.meter.took, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	if s.opts.Metrics != nil {
+		all = append(all, s.opts.Metrics)
+	}
+	registry := prometheus.NewRegistry()
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return err
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		return err
+	}
+	to := expfmt.NewEncoder(w, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := to.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeCount writes the numbers of a tenant.
@@ -127,35 +124,12 @@ func writeCount(e *exposition, n *count) {
 		return
 	}
 	e.gauge("perdure_store_up", "Whether the store answers.", 1)
-	e.family("perdure_threads", "gauge", "Threads of the tenant by status.")
-	for _, status := range slices.Sorted(maps.Keys(n.statuses)) {
-		e.sample("perdure_threads", float64(n.statuses[status]), "status", status)
+	e.family("perdure_threads", prometheus.GaugeValue, "Threads of the tenant by status.")
+	for status, k := range n.statuses {
+		e.sample(float64(k), "status", status)
 	}
 	e.gauge("perdure_asks_open", "Open asks of the tenant.", float64(n.asks))
 	e.gauge("perdure_workers", "Workers that are alive.", float64(n.workers))
-}
-
-// write writes what was counted.
-func (m *meter) write(e *exposition) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.family("perdure_http_requests_total", "counter", "Requests by operation and class of status.")
-	byName := func(a, b request) int { return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.class, b.class)) }
-	for _, r := range slices.SortedFunc(maps.Keys(m.requests), byName) {
-		e.sample("perdure_http_requests_total", float64(m.requests[r]), "operation", r.op, "status", r.class)
-	}
-	const took = "perdure_http_request_duration_seconds"
-	e.family(took, "histogram", "How long requests took by operation, without event streams.")
-	for _, op := range slices.Sorted(maps.Keys(m.took)) {
-		h, sum := m.took[op], int64(0)
-		for i, le := range buckets {
-			sum += h.counts[i]
-			e.sample(took+"_bucket", float64(sum), "operation", op, "le", number(le))
-		}
-		e.sample(took+"_bucket", float64(h.n), "operation", op, "le", "+Inf")
-		e.sample(took+"_sum", h.sum, "operation", op)
-		e.sample(took+"_count", float64(h.n), "operation", op)
-	}
 }
 
 // count holds the counts of a tenant's threads. It is immutable.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func (s *Server) retentionRoutes() {
@@ -52,13 +53,13 @@ func writeRetention(e *exposition, st *perdure.RetentionStatus) {
 	if st == nil {
 		return
 	}
-	e.family("perdure_retention_removed_total", "counter", "Threads of the tenant that were archived, erased, or erased from the archive (expired) by rules.")
-	e.sample("perdure_retention_removed_total", float64(st.Total.Archived), "action", "archived")
-	e.sample("perdure_retention_removed_total", float64(st.Total.Erased), "action", "erased")
-	e.sample("perdure_retention_removed_total", float64(st.Total.Expired), "action", "expired")
-	e.family("perdure_retention_skipped", "gauge", "Threads of the tenant whose time has come and that stay, by reason.")
+	e.family("perdure_retention_removed_total", prometheus.CounterValue, "Threads of the tenant that were archived, erased, or erased from the archive (expired) by rules.")
+	e.sample(float64(st.Total.Archived), "action", "archived")
+	e.sample(float64(st.Total.Erased), "action", "erased")
+	e.sample(float64(st.Total.Expired), "action", "expired")
+	e.family("perdure_retention_skipped", prometheus.GaugeValue, "Threads of the tenant whose time has come and that stay, by reason.")
 	for _, reason := range []string{perdure.RetentionPinned, perdure.RetentionUnseen, perdure.RetentionChild, perdure.RetentionDamaged, perdure.RetentionChanged, perdure.RetentionFailed} {
-		e.sample("perdure_retention_skipped", float64(st.Skipped[reason]), "reason", reason)
+		e.sample(float64(st.Skipped[reason]), "reason", reason)
 	}
 	if !st.Begun.IsZero() {
 		e.gauge("perdure_retention_look_time_seconds", "When a worker last looked for threads to remove, since the epoch.", float64(st.Begun.UnixMilli())/1000)

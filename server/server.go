@@ -64,6 +64,12 @@ type Options struct {
 	// Faces are protocols of other systems that the server speaks besides its own
 	// API.
 	Faces []Face
+	// Metrics, if it is not nil, adds what the workers of this process do to /metrics.
+	// It has to be an Observer of the runtime, too.
+	Metrics *Metrics
+	// Middleware, if it is not nil, is called with the handler of all routes and returns
+	// what is served instead, such as one that traces requests: see package otel.
+	Middleware func(http.Handler) http.Handler
 	// Connections is how many connections the server of HTTPServer may have; 0
 	// means 16 384. Idle connections make room for new ones.
 	Connections int
@@ -110,7 +116,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	o.Limits, o.TenantLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits)
 	o.TokenLimits, o.UserLimits = o.TokenLimits.or(tokenLimits), o.UserLimits.or(userLimits)
 	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{}), tokens: tokensOf(rt, o.Auth),
-		meter:  meter{requests: map[request]int64{}, took: map[string]*histogram{}},
+		meter:  newMeter(),
 		counts: counts{count: countStatuses, tenants: map[string]*counted{}},
 		sums:   counts{tenants: map[string]*counted{}},
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
@@ -131,6 +137,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		}
 	}
 	s.handler = s.patient(s.guard(s.wrap(&s.mux.mux)))
+	if o.Middleware != nil {
+		s.handler = o.Middleware(s.handler)
+	}
 	return s
 }
 

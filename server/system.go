@@ -199,6 +199,5 @@ func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *
 		kept = nil // the store does not answer: that is logged above
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.writeMetrics(w, n, kept)
-	return nil
+	return s.writeMetrics(w, n, kept)
 }

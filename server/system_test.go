@@ -92,7 +92,7 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 
 var (
 	plainHelp   = regexp.MustCompile(`^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) (.+)$`)
-	plainType   = regexp.MustCompile(`^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram)$`)
+	plainType   = regexp.MustCompile(`^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram|summary)$`)
 	plainSample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (\S+)$`)
 	plainLabel  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
 )
@@ -125,9 +125,9 @@ func plainMetrics(t *testing.T, text []byte) map[string]float64 {
 			continue
 		}
 		name := m[1]
-		if kinds[family] == "histogram" {
+		if kind := kinds[family]; kind == "histogram" || kind == "summary" {
 			suffix, ok := strings.CutPrefix(name, family)
-			if !ok || suffix != "_bucket" && suffix != "_sum" && suffix != "_count" {
+			if bare := "_bucket"; !ok || suffix != bare && (kind != "summary" || suffix != "") && suffix != "_sum" && suffix != "_count" {
 				t.Errorf("the histogram %s has a sample %s", family, name)
 			}
 			name = family

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/perdure/perdure/api"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func (s *Server) usageRoutes() { handle(s, api.UsageGet, s.getUsage) }
@@ -40,31 +41,31 @@ func (q *quotas) writeTenants(e *exposition) {
 		counts[tenant] = &a
 	}
 	counted := func(name, help string, sample func(tenant string, n *count)) {
-		e.family(name, "gauge", help)
+		e.family(name, prometheus.GaugeValue, help)
 		for _, tenant := range tenants {
 			if n := counts[tenant].last; n != nil {
 				sample(tenant, n)
 			}
 		}
 	}
-	counted("perdure_tenant_threads", "Threads of a tenant.", func(t string, n *count) { e.sample("perdure_tenant_threads", float64(n.threads), "tenant", t) })
-	counted("perdure_tenant_runs", "Runs of a tenant's threads.", func(t string, n *count) { e.sample("perdure_tenant_runs", float64(n.runs), "tenant", t) })
-	counted("perdure_tenant_bytes", "Bytes that a tenant keeps.", func(t string, n *count) { e.sample("perdure_tenant_bytes", float64(n.bytes), "tenant", t) })
+	counted("perdure_tenant_threads", "Threads of a tenant.", func(t string, n *count) { e.sample(float64(n.threads), "tenant", t) })
+	counted("perdure_tenant_runs", "Runs of a tenant's threads.", func(t string, n *count) { e.sample(float64(n.runs), "tenant", t) })
+	counted("perdure_tenant_bytes", "Bytes that a tenant keeps.", func(t string, n *count) { e.sample(float64(n.bytes), "tenant", t) })
 	counted("perdure_tenant_spent", "What a tenant's threads have spent by unit.", func(t string, n *count) {
 		for _, unit := range []string{"tokens", "cost"} { // flows could name any number of others
-			e.sample("perdure_tenant_spent", float64(n.spent[unit]), "tenant", t, "unit", unit)
+			e.sample(float64(n.spent[unit]), "tenant", t, "unit", unit)
 		}
 	})
-	e.family("perdure_tenant_streams", "gauge", "Event streams of a tenant that are open on this server.")
+	e.family("perdure_tenant_streams", prometheus.GaugeValue, "Event streams of a tenant that are open on this server.")
 	for _, tenant := range tenants {
-		e.sample("perdure_tenant_streams", float64(counts[tenant].streams), "tenant", tenant)
+		e.sample(float64(counts[tenant].streams), "tenant", tenant)
 	}
-	e.family("perdure_quota_refused_total", "counter", "Requests of a tenant that this server has refused by quota.")
+	e.family("perdure_quota_refused_total", prometheus.CounterValue, "Requests of a tenant that this server has refused by quota.")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, tenant := range tenants {
 		for _, name := range []string{"threads", "bytes", "runs", "starts", "streams"} {
-			e.sample("perdure_quota_refused_total", float64(q.account(tenant).refused[name]), "tenant", tenant, "quota", name)
+			e.sample(float64(q.account(tenant).refused[name]), "tenant", tenant, "quota", name)
 		}
 	}
 }

@@ -78,6 +78,6 @@ func TestUsage(t *testing.T) {
 	eventually(t, "the metrics do not name the tenant", func() bool {
 		text := string(s.Do("GET", "/metrics", "").Want(200).Body)
 		return strings.Contains(text, `perdure_tenant_threads{tenant="acme"} 3`) && strings.Contains(text, `perdure_tenant_spent{tenant="acme",unit="tokens"} 126`) &&
-			strings.Contains(text, `perdure_quota_refused_total{tenant="acme",quota="threads"} 0`) && !strings.Contains(text, `tenant="other"`)
+			strings.Contains(text, `perdure_quota_refused_total{quota="threads",tenant="acme"} 0`) && !strings.Contains(text, `tenant="other"`)
 	})
 }

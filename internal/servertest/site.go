@@ -58,7 +58,11 @@ func NewOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow)
 func Start(t testing.TB, s store.Store, o server.Options, work bool, flows ...perdure.Flow) *Site {
 	t.Helper()
 	place := Must(archive.Dir(t.TempDir()))(t)
-	rt := Must(perdure.New(t.Context(), s, perdure.Options{Archive: place}, flows...))(t)
+	options := perdure.Options{Archive: place}
+	if o.Metrics != nil {
+		options.Observer = o.Metrics
+	}
+	rt := Must(perdure.New(t.Context(), s, options, flows...))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	if work {
