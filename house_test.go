@@ -61,6 +61,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	const s3 = `(github\.com/(minio/(minio-go/v7|md5-simd|crc64nvme)|klauspost/(compress|cpuid/v2|crc32)|cespare/xxhash/v2|dustin/go-humanize|google/uuid|philhofer/fwd|rs/xid|tinylib/msgp|zeebo/xxh3)|go\.yaml\.in/yaml/v3|gopkg\.in/ini\.v1|golang\.org/x/(crypto|net|sys|text))(/.*)?`
 	const redis = `(github\.com/(redis/go-redis/v9|cespare/xxhash/v2)|go\.uber\.org/atomic|golang\.org/x/sys)(/.*)?`
 	const natsClient = `(github\.com/nats-io/(nats\.go|nkeys|nuid)|github\.com/klauspost/compress|golang\.org/x/(crypto|sys|text))(/.*)?`
+	const prom = `(github\.com/(prometheus/(client_golang|client_model|common|procfs)|beorn7/perks|cespare/xxhash/v2|munnerz/goautoneg)|google\.golang\.org/protobuf|golang\.org/x/sys)(/.*)?`
 	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
 	const below = `PERDURE/(store|internal/(blob|clock|due|exact|fault|journal|scrub|strict|tree))`
 	rules := []struct {
@@ -125,13 +126,15 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/(bell|clock|linediff|logbook|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/openapi`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
-		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./client`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./server`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*|` + prom},
 		{`\./server/internal/feed`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./cli`, `PERDURE(/(api|console|docs|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},
 		{`\./cli/internal/(exit|render)`, `PERDURE(/(api|client|` + agents + `|llm|archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./cli/internal/link`, `PERDURE(/(api|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli/internal/exit))?|FOREIGN`},
 		{`\./(console|docs)`, ``},
 		{`\./console`, ``},
+		{`\./internal/telemetry`, `PERDURE(/(archive|store.*|internal/.*))?`},
 		{`\./otel`, `PERDURE(/(archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./otel/otlp`, `PERDURE(/(otel|archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/safe`, `golang\.org/x/text/.*`},
@@ -143,6 +146,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./server/(adk|agentkit|internal/foreign)`, `PERDURE(/(api|server|server/internal/(feed|foreign)|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./server/mcpface`, `PERDURE(/(api|client|server|server/internal/(feed|foreign)|` + agents + `|llm|archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/servertest`, `PERDURE(/(api|server|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./server/(adk|agentkit|internal/foreign)`, `PERDURE(/(api|server|server/internal/(feed|foreign)|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*|` + prom},
+		{`\./internal/servertest`, `PERDURE(/(api|server|server/internal/feed|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*|` + prom},
 		{`\./examples/.*`, `.*`},
 	}
 	matches := func(pattern, s string) bool {

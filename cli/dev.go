@@ -31,6 +31,7 @@ import (
 func devCommand(a *app) *cobra.Command {
 	var address string
 	var open bool
+	var send sendFlags
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "serve the API and execute runs on this machine, without any set-up",
@@ -51,24 +52,31 @@ and the link to the console has it.
 			if err := server.CheckListen(address, false, false); err != nil {
 				return exit.Usage(fmt.Errorf("dev serves this machine only: %w; perdure serve has tokens", err))
 			}
-			return a.dev(c.Context(), address, c.Flags().Changed("addr"), open)
+			return a.dev(c.Context(), address, c.Flags().Changed("addr"), open, send)
 		},
 	}
 	c.Flags().BoolVar(&open, "open", false, "let in every user of this machine")
 	c.Flags().StringVar(&address, "addr", link.DevAddress, "local address to listen on")
+	send.add(c.Flags())
 	return c
 }
 
 // dev serves until the context ends. If fixed, no other address will do.
-func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
+func (a *app) dev(ctx context.Context, address string, fixed, open bool, send sendFlags) error {
 	url, err := a.conn.Store, error(nil)
 	if url == "" {
 		if url, err = devStore(a.conn.Shared); err != nil {
 			return err
 		}
 	}
-	log := a.logger()
-	rt, closeStore, err := a.conn.OpenRuntime(ctx, url, perdure.Options{Logger: log, Observer: transitions{log}})
+	sent, err := send.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer sent.close()
+	log := sent.log
+	sent.metrics = server.NewMetrics()
+	rt, closeStore, err := a.conn.OpenRuntime(ctx, url, perdure.Options{Logger: log, Observer: sent.observer(true)})
 	if err != nil {
 		return err
 	}
@@ -85,6 +93,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 		defer forget()
 	}
 	o := a.serverOptions(log)
+	sent.serves(&o)
 	if !open {
 		o.Local = ownerOnly(record.Secret)
 	}

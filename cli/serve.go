@@ -37,6 +37,7 @@ func serveCommand(a *app) *cobra.Command {
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
 	var keep keepFlags
+	var send sendFlags
 	engine := func(context.Context, *slog.Logger) (string, func(), error) { return "", func() {}, nil }
 	c := &cobra.Command{
 		Use:   "serve",
@@ -66,9 +67,16 @@ listens, is not ready, and tries again until it is.`,
 			if err := keep.options(a, &o); err != nil {
 				return err
 			}
-			log := a.logger()
-			o.Logger, o.Observer = log, transitions{log}
+			sent, err := send.open(c.Context(), a)
+			if err != nil {
+				return err
+			}
+			defer sent.close()
+			log := sent.log
+			sent.metrics = server.NewMetrics()
+			o.Logger, o.Observer = log, sent.observer(true)
 			so := a.serverOptions(log)
+			sent.serves(&so)
 			so.Hosts, so.Origins = append(slices.Clone(so.Hosts), hosts...), append(slices.Clone(so.Origins), origins...)
 			for name, to := range map[string]struct {
 				given map[string]int64
@@ -88,7 +96,6 @@ listens, is not ready, and tries again until it is.`,
 				}
 			}
 			if quotaFile != "" {
-				var err error
 				if so.Quotas, err = server.QuotaFile(quotaFile, log); err != nil {
 					return exit.Usage(err)
 				}
@@ -170,6 +177,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringVar(&quotaFile, "quota-file", "", "JSON file with the quotas of certain tenants, such as {\"acme\": {\"threads\": 5000}}; read again when it changes")
 	f.Int64Var(&maxUpload, "max-upload", 0, "size of the largest upload in bytes, up to 1 GiB; 0 means 64 MiB")
 	keep.add(f)
+	send.add(f)
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	if a.opts.Engine != nil {
 		engine = a.opts.Engine(f)
@@ -324,6 +332,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
 	var keep keepFlags
+	var send sendFlags
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "execute the runs of a store",
@@ -348,7 +357,12 @@ cannot be reached, it tries again until it can.`,
 			if err := keep.options(a, &o); err != nil {
 				return err
 			}
-			o.Logger = a.logger()
+			sent, err := send.open(c.Context(), a)
+			if err != nil {
+				return err
+			}
+			defer sent.close()
+			o.Logger, o.Observer = sent.log, sent.observer(false)
 			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, new(atomic.Pointer[error]))
 			if err != nil {
 				return untilStopped(c.Context(), err)
@@ -362,6 +376,7 @@ cannot be reached, it tries again until it can.`,
 	}
 	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
 	keep.add(c.Flags())
+	send.add(c.Flags())
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/examples/procurement"
 	"github.com/perdure/perdure/examples/research"
 	"github.com/perdure/perdure/examples/story"
+	_ "github.com/perdure/perdure/otel/otlp"     // --otlp
 	_ "github.com/perdure/perdure/store/pgstore" // postgres: URLs
 )
 

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/server"
+	"github.com/spf13/pflag"
+)
+
+// sendFlags says where telemetry is sent.
+type sendFlags struct {
+	url     string
+	content bool
+}
+
+func (s *sendFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.url, "otlp", "", "send traces to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
+	f.BoolVar(&s.content, "otlp-content", false, "send prompts, replies, and arguments and results of tools too")
+}
+
+// sending is the telemetry of a command.
+type sending struct {
+	telemetry.Telemetry              // nil: none
+	log                 *slog.Logger // of the command
+	metrics             *server.Metrics
+}
+
+// open begins to send, if the flags or the environment say so.
+func (s *sendFlags) open(ctx context.Context, a *app) (*sending, error) {
+	log := a.logger()
+	env := a.term.Env
+	wanted := env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	wanted = wanted && env("OTEL_SDK_DISABLED") != "true" && env("OTEL_TRACES_EXPORTER") != "none"
+	switch {
+	case s.url == "" && !wanted:
+		return &sending{log: log}, nil
+	case telemetry.Open == nil && s.url != "":
+		return nil, exit.Usage(errors.New("--otlp needs the exporter, which this program does not link: import github.com/perdure/perdure/otel/otlp in it"))
+	case telemetry.Open == nil:
+		return &sending{log: log}, nil
+	}
+	t, err := telemetry.Open(ctx, telemetry.Options{URL: s.url, Service: a.program(), Version: version(), Content: s.content, Logger: log})
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	return &sending{t, slog.New(t.LogHandler(log.Handler())), nil}, nil
+}
+
+// observer returns the observer of a worker. Log says whether its transitions are
+// logged.
+func (s *sending) observer(log bool) perdure.Observer {
+	var all []perdure.Observer
+	if log {
+		all = append(all, transitions{s.log})
+	}
+	if s.Telemetry != nil {
+		all = append(all, s.Telemetry)
+	}
+	if s.metrics != nil {
+		all = append(all, s.metrics)
+	}
+	return perdure.Observers(all...)
+}
+
+// serves lets a server trace its requests, and show what its worker does.
+func (s *sending) serves(o *server.Options) {
+	o.Metrics = cmp.Or(o.Metrics, s.metrics)
+	if s.Telemetry != nil && o.Middleware == nil {
+		o.Middleware = s.Handler
+	}
+}
+
+// maxSend is how long the end of a command waits until everything has been sent.
+const maxSend = 2 * time.Second
+
+func (s *sending) close() {
+	if s.Telemetry == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxSend)
+	defer cancel()
+	_ = s.Shutdown(ctx) // it has logged what could not be sent
+}
