@@ -238,7 +238,10 @@ func TestTakeoverIsLinked(t *testing.T) {
 func TestTraceOfTheCallerAndOfChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		child := perdure.NewFlow("child", func(ctx context.Context, n int) (int, error) {
-			return perdure.Step(ctx, "double", func(context.Context) (int, error) { return 2 * n, nil })
+			return perdure.Step(ctx, "double", func(context.Context) (int, error) {
+				time.Sleep(time.Second) // of virtual time, in which the parent comes to wait
+				return 2 * n, nil
+			})
 		})
 		parent := perdure.NewFlow("parent", func(ctx context.Context, n int) (int, error) {
 			c, err := perdure.Spawn(ctx, "half", "child", n)
