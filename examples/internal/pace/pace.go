@@ -4,6 +4,7 @@ package pace
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -11,20 +12,29 @@ import (
 )
 
 // Model returns a model that waits for d before each piece of its replies.
-func Model(m llm.Model, d time.Duration) llm.Model {
-	return llm.ModelFunc(func(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
-		return func(yield func(llm.Delta, error) bool) {
-			for piece, err := range m.Generate(ctx, r) {
-				if late := Wait(ctx, d); late != nil && err == nil {
-					err = late
-				}
-				if !yield(piece, err) || err != nil {
-					return
-				}
+func Model(m llm.Model, d time.Duration) llm.Model { return &slow{m, d} }
+
+type slow struct {
+	model llm.Model
+	pause time.Duration
+}
+
+// Generate implements llm.Model.
+func (s *slow) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+	return func(yield func(llm.Delta, error) bool) {
+		for piece, err := range s.model.Generate(ctx, r) {
+			if late := Wait(ctx, s.pause); late != nil && err == nil {
+				err = late
+			}
+			if !yield(piece, err) || err != nil {
+				return
 			}
 		}
-	})
+	}
 }
+
+// String returns the name of the model, for traces and metrics.
+func (s *slow) String() string { return fmt.Sprint(s.model) }
 
 // Wait waits for d, or until the context ends.
 func Wait(ctx context.Context, d time.Duration) error {
