@@ -188,7 +188,7 @@ func (a *app) welcome(d link.DevRecord, open bool) {
 	if header != "" {
 		page += "#token=" + d.Secret // the page exchanges it for a session and removes it from its address
 	}
-	a.term.Printf("  console  %s\n  store    %s\n  flows    %s\n  API      %s/openapi.json\n", page, d.Store, strings.Join(flows, ", "), address)
+	a.term.Printf("  console  %s\n  store    %s\n  flows    %s\n  API      %s/openapi.json\n  MCP      %s/mcp, for coding agents\n", page, d.Store, strings.Join(flows, ", "), address, address)
 	if header != "" {
 		a.term.Printf("  token    %s\n", d.Secret)
 	}

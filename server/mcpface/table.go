@@ -8,8 +8,9 @@ import (
 
 // line makes an operation a tool.
 type line struct {
-	op  *api.Info
-	doc string // in place of that of the operation, which is about HTTP where this is set
+	op    *api.Info
+	title string // in place of that of the operation
+	doc   string // in place of that of the operation, which is about HTTP where this is set
 	// defaults of arguments, for models read everything that they get.
 	defaults map[string]any
 
@@ -33,7 +34,7 @@ var lines = []line{
 	{op: &api.RunsGet.Info},
 	{op: &api.RunsWait.Info, doc: "It returns after seconds at the latest, 20 by default; if over is false, call it again. If the run waits for a person, its asks say for what.", defaults: map[string]any{"seconds": 20}},
 	{op: &api.RunsPostMortem.Info},
-	{op: &api.EventsList.Info, doc: "Events are in the order of the journal. Set after to next of the page before for the next one; events_follow waits for new ones.", defaults: map[string]any{"limit": 50}},
+	{op: &api.EventsList.Info, title: "read a thread's events", doc: "Events are in the order of the journal. Set after to next of the page before for the next one; events_follow waits for new ones.", defaults: map[string]any{"limit": 50}},
 	{op: &api.HistoryList.Info, defaults: map[string]any{"limit": 50}},
 	{op: &api.StateGet.Info},
 	{op: &api.MessagesList.Info},

@@ -1,6 +1,7 @@
 package mcpface
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -113,7 +114,7 @@ func TestDocsHaveAllTools(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| tool | scope | what it does |\n|---|---|---|\n")
 	for _, l := range lines {
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", toolName(l.op), l.op.Scope, strings.TrimSuffix(l.op.Title, "."))
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", toolName(l.op), l.op.Scope, cmp.Or(l.title, l.op.Title))
 	}
 	head, rest, ok := strings.Cut(string(data), "<!-- tools -->\n")
 	_, tail, end := strings.Cut(rest, "<!-- end -->")

@@ -54,16 +54,13 @@ func (l *line) tool() *tool {
 	if err != nil {
 		panic(fmt.Sprintf("mcpface: the output of %s: %v", l.op.Name, err))
 	}
-	doc := l.op.Doc
-	if l.doc != "" {
-		doc = l.doc
-	}
+	title, doc := capital(cmp.Or(l.title, l.op.Title)), cmp.Or(l.doc, l.op.Doc)
 	source := fromThreads
 	if l.own || l.op.Out == nil {
 		source = fromPerdure
 	}
 	t := &tool{scope: l.op.Scope, Tool: &mcp.Tool{
-		Name: toolName(l.op), Title: capital(l.op.Title), Description: strings.TrimSpace(capital(l.op.Title) + ". " + doc),
+		Name: toolName(l.op), Title: title, Description: strings.TrimSpace(title + ". " + doc),
 		InputSchema: in, OutputSchema: resultSchema(whole, defs),
 		Annotations: hints(reads, l.destructive, l.idempotent, false),
 	}}
