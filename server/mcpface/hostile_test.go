@@ -272,3 +272,34 @@ func TestUnreachableServer(t *testing.T) {
 		t.Errorf("at the end of the input: %v", err)
 	}
 }
+
+// A script that writes its calls and closes the input gets all answers, and nothing
+// but answers.
+func TestCallsBeforeTheEndAreAnswered(t *testing.T) {
+	s := newSite(t, false, echo)
+	c := servertest.Must(client.New(s.URL, client.Options{}))(t)
+	in := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+`
+	for i := range 9 {
+		in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"flows_list"}}`+"\n", i+1)
+	}
+	var out bytes.Buffer
+	if err := mcpface.ServeIO(t.Context(), c, strings.NewReader(in), &out, mcpface.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int]bool{}
+	for line := range strings.Lines(out.String()) {
+		var answer struct {
+			ID     *int
+			Result json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &answer); err != nil || answer.ID == nil || answer.Result == nil {
+			t.Fatalf("%.200s: %v", line, err)
+		}
+		ids[*answer.ID] = true
+	}
+	if len(ids) != 10 {
+		t.Errorf("answers to %v", ids)
+	}
+}

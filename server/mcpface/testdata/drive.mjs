@@ -85,6 +85,9 @@ check(over.result.run.status === 'succeeded', JSON.stringify(over))
 
 const fork = await call('threads_fork', { thread: run.thread, at: history.result.checkpoints[0].seq })
 check(fork.result.from === run.thread, JSON.stringify(fork))
+const pages = await call('docs_list')
+const page = await call('docs_read', { name: pages.pages.find((p) => p.name === 'mcp').name })
+check(page.text.includes('/mcp') && (await call('docs_search', { query: 'idempotency' })).lines.length > 0, 'there is no documentation')
 const wrong = await client.callTool({ name: 'threads_get', arguments: { thread: 'nowhere' } })
 check(wrong.isError && wrong.content[0].text.includes('no-thread'), JSON.stringify(wrong))
 let unknown
