@@ -92,7 +92,7 @@ func readBlob(ctx context.Context, blob string) ([]byte, error) {
 	}
 	data, there, err := perdure.NewState[[]byte](blobKey(blob)).Lookup(ctx)
 	if err == nil && !there {
-		err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, blob))
+		err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q; a child has no files of its parent, so pass it the bytes, see MediaData", ErrOption, blob))
 	}
 	return data, err
 }

@@ -141,6 +141,7 @@ type count struct {
 	runs     int
 	bytes    int64 // uploads too
 	uploads  int64
+	more     int64 // that uploads count in a quota beyond their bytes
 	spent    map[string]int64
 	at       time.Time
 }

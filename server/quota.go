@@ -239,7 +239,7 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) (at
 func (a *account) used() (threads, bytes int64) {
 	threads, bytes = a.threads+a.making, a.bytes+a.writing
 	if a.last != nil {
-		threads, bytes = threads+int64(a.last.threads), bytes+a.last.bytes
+		threads, bytes = threads+int64(a.last.threads), bytes+a.last.bytes+a.last.more
 	}
 	return threads, bytes
 }
@@ -252,22 +252,23 @@ func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int
 	if most == 0 {
 		return largest, func(int64) {}, nil
 	}
-	q.await(ctx, tenant, func(_, bytes int64) bool { return bytes+max(length, 1) > most })
+	q.await(ctx, tenant, func(_, bytes int64) bool { return bytes+max(length, threads.LeastUpload) > most })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(tenant)
 	_, bytes := a.used()
-	if room = min(largest, most-bytes); room <= 0 || length > room {
+	if room = min(largest, most-bytes); most-bytes < threads.LeastUpload || length > room {
 		return 0, nil, a.refuse("bytes", most, 0)
 	}
 	if length >= 0 {
 		room = length
 	}
-	a.writing += room
+	reserved := max(room, threads.LeastUpload)
+	a.writing += reserved
 	return room, func(written int64) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		a.writing, a.bytes = a.writing-room, a.bytes+written
+		a.writing, a.bytes = a.writing-reserved, a.bytes+written
 	}, nil
 }
 

@@ -192,6 +192,32 @@ func TestQuotaOfBytes(t *testing.T) {
 	})
 }
 
+// TestQuotaOfEmptyUploads: each counts something, so there is an end to them.
+func TestQuotaOfEmptyUploads(t *testing.T) {
+	const most = 40 << 10
+	a, b := nodes(t, memstore.New(), server.Quota{Bytes: most}, testFlows()...)
+	ids := []string{}
+	for _, s := range []*servertest.Site{a, b} {
+		for {
+			r := s.Do("POST", "/v1/uploads", "")
+			if r.Status != 201 {
+				over(r, "bytes", most, false)
+				break
+			}
+			if ids = append(ids, servertest.Decode[perdure.Upload](r, 201).ID); len(ids) > 20 {
+				t.Fatal("there is no end to empty uploads")
+			}
+		}
+	}
+	if len(ids) < 10 {
+		t.Errorf("only %d uploads fit", len(ids))
+	}
+	for _, id := range ids {
+		a.Do("DELETE", "/v1/uploads/"+id, "").Want(204)
+	}
+	eventually(t, "there is no room after uploads were removed", func() bool { return b.Do("POST", "/v1/uploads", "").Status == 201 })
+}
+
 // kept is a store that several servers share, and that none of them closes.
 type kept struct{ store.Store }
 

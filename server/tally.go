@@ -129,7 +129,7 @@ func (l *tallies) countThreads(ctx context.Context, rt *perdure.Runtime) (*count
 		n.statuses, n.spent = maps.Clone(t.sum.statuses), maps.Clone(t.sum.spent)
 		maps.DeleteFunc(n.statuses, func(_ string, n int) bool { return n == 0 })
 		maps.DeleteFunc(n.spent, func(_ string, n int64) bool { return n == 0 })
-		if n.uploads, err = tenant.UploadBytes(ctx); err != nil {
+		if n.uploads, n.more, err = tenant.UploadBytes(ctx); err != nil {
 			return nil, err
 		}
 		n.bytes += n.uploads

@@ -70,7 +70,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 	case err != nil:
 		return err
 	}
-	written = u.Size
+	written = max(u.Size, threads.LeastUpload)
 	return c.sendOrReceipt(w, api.UploadsCreate.Status, u)
 }
 

@@ -216,17 +216,24 @@ func (c *Threads) uploads(ctx context.Context, prefix string) iter.Seq2[Upload, 
 	}
 }
 
-// UploadBytes returns how many bytes the tenant's uploads have.
-func (r *Tenant) UploadBytes(ctx context.Context) (bytes int64, err error) {
+// LeastUpload is what an upload counts at least in a quota: one without bytes takes a
+// cell.
+const LeastUpload = 4 << 10
+
+// UploadBytes returns how many bytes the tenant's uploads have, and how many more they
+// count in a quota.
+func (r *Tenant) UploadBytes(ctx context.Context) (bytes, more int64, err error) {
 	for u, err := range r.All.uploads(ctx, r.Part+".") {
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
+		size := int64(0)
 		if u.File != nil {
-			bytes += u.File.Ref.Size
+			size = u.File.Ref.Size
 		}
+		bytes, more = bytes+size, more+max(0, LeastUpload-size)
 	}
-	return bytes, nil
+	return bytes, more, nil
 }
 
 // DropUploads removes the uploads of the users that of selects, also those that are
