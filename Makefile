@@ -10,7 +10,7 @@ export GORACE := atexit_sleep_ms=0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 SUM    := $(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg --
 
@@ -63,7 +63,7 @@ browser: ts console/web/node_modules/.package-lock.json ## the console and the e
 	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
 
 .PHONY: ci
-ci: console-check ts-check test cross kills browser ## what CI runs, for half an hour; long and cluster are for a release
+ci: console-check ts-check test cross kills browser deploy-lint compat-check ## what CI runs, for half an hour; long and cluster are for a release
 
 .PHONY: lint
 lint: ## format, vet, staticcheck, and actionlint for the workflows
@@ -142,3 +142,30 @@ api: ## accept a change of the public API into testdata/api, and of the HTTP API
 .PHONY: weight
 weight: ## accept a change of what the kernel, SQLite and the stock binary import into testdata/weight.txt
 	$(GO) test . -run TestWeight -update
+
+RELEASE := internal/tools/release
+
+.PHONY: deploy-check
+deploy-check: deploy-lint ## check the files of deploy with linters, and against the program
+	$(GO) test -run 'TestDeploy|TestUnits|TestDockerfile' ./cmd/perdure
+
+.PHONY: deploy-lint
+deploy-lint: ## the linters of deploy-check that no test runs
+	$(GO) tool -C $(RELEASE) github.com/compose-spec/compose-go/v2/cmd -no-interpolation ../../../deploy/compose.yaml >/dev/null
+	$(GO) tool -C $(RELEASE) kube-score score ../../../deploy/kubernetes/perdure.yaml --output-format ci
+
+# The newest release whose HTTP API and journals are kept.
+LAST = $(lastword $(sort $(wildcard testdata/releases/v*)))
+
+.PHONY: compat-check
+compat-check: ## check that the HTTP API breaks no client of the last release
+	@out=$$(mktemp) && trap 'rm -f "$$out"' EXIT && $(GO) run ./internal/openapi > "$$out" && \
+	$(GO) tool -C $(RELEASE) oasdiff breaking --fail-on ERR --err-ignore ../../../$(LAST)/accepted.txt ../../../$(LAST)/openapi.json "$$out"
+
+.PHONY: baseline
+baseline: ## keep the HTTP API and journals of VERSION, which is about to be tagged: make baseline VERSION=v0.1.0
+	@test -n "$(VERSION)" || { echo "name the VERSION"; exit 1; }
+	@! git rev-parse -q --verify "refs/tags/$(VERSION)" >/dev/null || { echo "$(VERSION) is released: what it wrote does not change"; exit 1; }
+	$(GO) test -run TestJournalsOfEveryRelease -baseline $(VERSION) .
+	$(GO) run ./internal/openapi > testdata/releases/$(VERSION)/openapi.json
+	@test -e testdata/releases/$(VERSION)/accepted.txt || : > testdata/releases/$(VERSION)/accepted.txt
