@@ -63,7 +63,7 @@ browser: ts console/web/node_modules/.package-lock.json ## the console and the e
 	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
 
 .PHONY: ci
-ci: console-check ts-check test cross kills browser deploy-lint compat-check ## what CI runs, for half an hour; long and cluster are for a release
+ci: console-check ts-check test cross kills browser deploy-lint compat-check release-check ## what CI runs, for half an hour; long and cluster are for a release
 
 .PHONY: lint
 lint: ## format, vet, staticcheck, and actionlint for the workflows
@@ -169,3 +169,11 @@ baseline: ## keep the HTTP API and journals of VERSION, which is about to be tag
 	$(GO) test -run TestJournalsOfEveryRelease -baseline $(VERSION) .
 	$(GO) run ./internal/openapi > testdata/releases/$(VERSION)/openapi.json
 	@test -e testdata/releases/$(VERSION)/accepted.txt || : > testdata/releases/$(VERSION)/accepted.txt
+
+.PHONY: release
+release: ## build everything that is released into dist, for the version of the tag
+	$(GO) run ./internal/release
+
+.PHONY: release-check
+release-check: ## build the release for one system twice, in two folders, and compare and try it
+	GO=$(GO) internal/release/check

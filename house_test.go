@@ -123,7 +123,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/natstest`, `FOREIGN`},
 		{`\./internal/services`, `PERDURE/internal/(pg|redis|nats|s3)test|FOREIGN`},
-		{`\./internal/(bell|clock|linediff|logbook|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
+		{`\./internal/(bell|clock|linediff|logbook|release|npm|pgtest|redistest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/openapi`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./client`, `PERDURE(/(api|` + agents + `|llm|archive|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
