@@ -28,11 +28,12 @@ type UserData struct {
 	Uploads     int `json:"uploads" jsonschema:"files that have not expired"`
 	Jobs        int `json:"jobs" jsonschema:"bulk jobs for the user's threads"`
 	Exports     int `json:"exports" jsonschema:"of threads, written to the archive by bulk jobs"`
+	Schedules   int `json:"schedules,omitempty" jsonschema:"that start runs for the user"`
 }
 
 func userData(n map[erasure.Kind]int) UserData {
 	return UserData{Threads: n[erasure.Threads], Archived: n[erasure.Archived], Memory: n[erasure.Memory], Rules: n[erasure.Rules],
-		Credentials: n[erasure.Credentials], Uploads: n[erasure.Uploads], Jobs: n[erasure.Jobs], Exports: n[erasure.Exports]}
+		Credentials: n[erasure.Credentials], Uploads: n[erasure.Uploads], Jobs: n[erasure.Jobs], Exports: n[erasure.Exports], Schedules: n[erasure.Schedules]}
 }
 
 // Receipt proves that what a store had of a user was erased, without telling who that
@@ -75,7 +76,7 @@ type EraseUserOptions struct {
 // EraseUser erases everything that the store and [Options.Archive] have of a user of
 // the tenant: the user's threads, whatever their state, with forks, children, snapshots,
 // files and large values; archived threads; what agents remember, rules and credentials;
-// uploads; bulk jobs that are for the user's threads, and the exports that such jobs have
+// uploads; schedules; bulk jobs that are for the user's threads, and the exports that such jobs have
 // written to the archive. Threads that the user starts meanwhile are erased too. Tokens
 // belong to the server: see its operation users.erase.
 //

@@ -106,6 +106,8 @@ var (
 	ErrNoAsk = fault.ErrNoAsk
 	// ErrNoBulk: there is no such bulk job, see [Runtime.StartBulk].
 	ErrNoBulk = fault.ErrNoBulk
+	// ErrNoSchedule: there is no such schedule, see [Runtime.PutSchedule].
+	ErrNoSchedule = fault.ErrNoSchedule
 	// ErrAskOver: the ask expired, or its run or step ended without an answer.
 	ErrAskOver = fault.ErrAskOver
 	// ErrAnswered: the ask already has a different answer.

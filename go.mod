@@ -3,6 +3,7 @@ module github.com/perdure/perdure
 go 1.26.0
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/google/go-cmp v0.7.0

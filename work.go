@@ -43,12 +43,14 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // gives running steps Options.Grace, and returns nil. Runs of all tenants are
 // executed. Any number of workers may share a store. A worker that has lost its
 // lease, because the machine slept or the store was unreachable, starts over as a
-// new worker. Work also carries out bulk jobs, see [Runtime.StartBulk], and removes
-// threads whose time has come, see [Options.Retention].
+// new worker. Work also carries out bulk jobs, see [Runtime.StartBulk], makes the firings
+// of schedules, see [Runtime.PutSchedule], and removes threads whose time has come, see
+// [Options.Retention].
 func (r *Runtime) Work(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	var jobs sync.WaitGroup
 	jobs.Go(func() { r.WorkBulk(working) })
+	jobs.Go(func() { r.WorkSchedules(working) })
 	jobs.Go(func() { r.core.keeper().Work(working, r.core.opts.Lease) })
 	err := r.core.staff.Work(ctx)
 	stop()

@@ -1,6 +1,6 @@
 // Package erasure erases everything that a store and its archive have of a user, and
 // keeps the proof of it. It may import store and archive, and internal/threads,
-// lifecycle, archive, shelf and bulk, and what those import.
+// lifecycle, archive, shelf, bulk and schedule, and what those import.
 //
 // While it goes on, a cell erasing/TENANT/USER says so, where USER is a keyed hash. It
 // holds all that is needed to find what belongs to the user, as keyed hashes too: any
@@ -25,6 +25,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
@@ -43,6 +44,7 @@ const (
 	Uploads     Kind = "uploads"
 	Jobs        Kind = "jobs"
 	Exports     Kind = "exports"
+	Schedules   Kind = "schedules"
 )
 
 const underWay, done = threads.ErasingUser, threads.ErasedUser
@@ -174,7 +176,8 @@ func (e *Eraser) pass(ctx context.Context, o *order, n lifecycle.Note) (found in
 		return found, err
 	}
 	found += len(names)
-	var failed []error
+	of := func(user string) bool { return o.Mine.Is(e.tenant, user) }
+	failed := []error{schedule.Forget(ctx, e.tenant, of, note(Schedules))} // first, since they start threads
 	for _, name := range names {
 		err := e.life.EraseNamed(ctx, name, n)
 		if ctx.Err() != nil {
@@ -184,7 +187,6 @@ func (e *Eraser) pass(ctx context.Context, o *order, n lifecycle.Note) (found in
 			failed = append(failed, fmt.Errorf("thread %s: %w", name, err))
 		}
 	}
-	of := func(user string) bool { return o.Mine.Is(e.tenant, user) }
 	for kind, root := range o.Roots {
 		failed = append(failed, e.dropCells(ctx, root, note(kindOf(kind))))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -104,7 +105,10 @@ func (e *Eraser) Count(ctx context.Context, user string) (map[Kind]int, error) {
 	if counts[Uploads], err = e.tenant.CountUploads(ctx, of); err != nil {
 		return nil, err
 	}
-	counts[Jobs], err = bulk.Count(ctx, e.tenant, of)
+	if counts[Jobs], err = bulk.Count(ctx, e.tenant, of); err != nil {
+		return nil, err
+	}
+	counts[Schedules], err = schedule.Count(ctx, e.tenant, of)
 	return counts, err
 }
 

@@ -55,6 +55,7 @@ var (
 	ErrNoAsk       = errors.New("perdure: unknown ask")
 	ErrNoUpload    = errors.New("perdure: unknown upload")
 	ErrNoBulk      = errors.New("perdure: unknown bulk job")
+	ErrNoSchedule  = errors.New("perdure: unknown schedule")
 	ErrQuota       = errors.New("perdure: over a quota")
 	ErrAskOver     = errors.New("perdure: the ask is closed")
 	ErrAnswered    = errors.New("perdure: the ask has another answer")

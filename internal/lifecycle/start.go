@@ -298,3 +298,20 @@ func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 	}
 	return append(lines, threads.Line{Kind: journal.Queued, Body: b}), flows, nil
 }
+
+// FindStarted returns the thread and the run that an idempotency key has started, "" if it
+// has not. Thread is as in the request.
+func (r *Control) FindStarted(ctx context.Context, thread, key string) (string, string, error) {
+	if thread == "" {
+		thread = r.tenant.IDForKey("thread of key", key)
+	}
+	o, err := r.tenant.Open(ctx, thread)
+	if err != nil {
+		return "", "", err
+	}
+	run := r.runOf(o.Thread, StartRequest{Thread: thread, Key: key})
+	if o.Thread.RunByID(run) == nil {
+		return "", "", nil
+	}
+	return thread, run, nil
+}

@@ -39,6 +39,8 @@ var families = []struct {
 	{"upload/", copied}, // files that belong to no thread yet
 	{"uploaded/", copied},
 	{"shelf/", copied}, // memory, files, rules and credentials
+	{"schedule/", copied},
+	{"perdure/schedules", left}, // tells workers that a schedule was changed
 	{"token/", copied},
 	{"token-of/", copied},
 	{"ticket/", left}, // expire within seconds

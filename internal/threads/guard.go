@@ -32,3 +32,21 @@ func Admit(ctx context.Context, g Growth) error {
 	}
 	return nil
 }
+
+// Warden returns the guard of a tenant, for what is added by no request, and a function
+// to call with what came of it.
+type Warden func(tenant string) (g Guard, settle func(error))
+
+// SetWarden lets guards decide what is added by no request.
+func (c *Threads) SetWarden(w Warden) { c.warden.Store(&w) }
+
+// Guarded returns a context in which the guard of a tenant decides what is added, if there
+// is one, and a function to call with what came of it.
+func (c *Threads) Guarded(ctx context.Context, tenant string) (context.Context, func(error)) {
+	w := c.warden.Load()
+	if w == nil {
+		return ctx, func(error) {}
+	}
+	g, settle := (*w)(tenant)
+	return WithGuard(ctx, g), settle
+}

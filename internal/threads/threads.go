@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/store"
@@ -49,7 +50,8 @@ type Threads struct {
 	roots   map[string]Root // of forks
 	indexed bool            // all threads are in the index
 
-	bare bool // see Bare
+	bare   bool // see Bare
+	warden atomic.Pointer[Warden]
 }
 
 // Bare is the upgrade of stores of tests that explore every order of calls. Each call

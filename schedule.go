@@ -1,0 +1,384 @@
+package perdure
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// Cron knows cron expressions. Package cron has one. Its times are readings of a clock on
+// a wall, as if they were UTC: what time zones do to them is not its business.
+type Cron interface {
+	// Check returns what is wrong with an expression.
+	Check(expr string) error
+	// Next returns the first time after the given one that fits an expression, and
+	// whether there is one.
+	Next(expr string, after time.Time) (time.Time, bool)
+}
+
+var cronExpressions Cron
+
+// RegisterCron lets schedules have cron expressions. It is called by the init function of
+// a package that knows them, such as cron.
+func RegisterCron(c Cron) { cronExpressions = c }
+
+// CatchUp says which firings of a schedule are made later if nothing could make them in
+// time: no worker ran, or the run could not be started. A firing was missed if it is late
+// by more than a minute, or than three leases if that is longer.
+type CatchUp string
+
+// The policies.
+const (
+	CatchUpLast CatchUp = "last" // the last one of those that were missed; the default
+	CatchUpSkip CatchUp = "skip" // none
+	CatchUpAll  CatchUp = "all"  // all of them, one after the other, the latest ones if there are more than CatchUpMax
+)
+
+// Overlap says what becomes of a firing if the last run of the schedule has not ended. A
+// suspended run has not.
+type Overlap string
+
+// The policies.
+const (
+	OverlapSkip   Overlap = "skip"   // it is left out; the default, unless all firings are caught up with
+	OverlapAllow  Overlap = "allow"  // it starts; on a thread for all firings it waits its turn there
+	OverlapQueue  Overlap = "queue"  // it starts when the run has ended; up to 100 wait
+	OverlapCancel Overlap = "cancel" // it starts, and the run is cancelled
+)
+
+// What came of a firing.
+const (
+	FiringStarted = "started" // the run was started
+	FiringOverlap = "overlap" // it was left out, since the last run had not ended
+	FiringMissed  = "missed"  // it was left out, since nothing could make it in time
+)
+
+// ScheduleRequest asks for a schedule. It has either Cron or Every.
+type ScheduleRequest struct {
+	ID       string            // 1 to 100 letters, digits, and - _ . ; "" generates one
+	Flow     string            // the name of a flow that this runtime has
+	Input    any               // what the flow takes, up to 64 KiB
+	Thread   string            // one thread for all firings; "" gives each its own
+	Title    string            // of new threads
+	User     string            // owner of the schedule and of new threads
+	Metadata map[string]string // of new threads; perdure.schedule, the id, is added
+	Budget   map[string]int64  // of each run, by unit
+
+	Cron  string        // cron expression of five fields, or one such as @daily: see package cron
+	Zone  string        // IANA name of the time zone of Cron, such as Europe/Berlin; "" is UTC
+	Every time.Duration // interval, from one second
+	Start time.Time     // no firing is earlier, and intervals count from it; zero is now
+	Until time.Time     // no firing is later; zero is never
+	Max   int           // how many runs to start; 0 is any number
+
+	CatchUp    CatchUp // "" is CatchUpLast
+	CatchUpMax int     // with CatchUpAll, 1 to 1000; 0 is 100
+	Overlap    Overlap // "" is OverlapSkip, or with CatchUpAll OverlapQueue
+	Paused     bool    // it makes no firings until ResumeSchedule
+	By         string  // who requests it
+}
+
+// Schedule is a schedule: see [Runtime.PutSchedule].
+type Schedule struct {
+	ID       string            `json:"id" jsonschema:"its id"`
+	Flow     string            `json:"flow" jsonschema:"what it starts"`
+	Input    json.RawMessage   `json:"input,omitempty" jsonschema:"what the flow takes"`
+	Thread   string            `json:"thread,omitempty" jsonschema:"the thread of all firings; absent: each has its own"`
+	Title    string            `json:"title,omitempty" jsonschema:"of new threads"`
+	User     string            `json:"user,omitempty" jsonschema:"owner of the schedule and of new threads"`
+	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"of new threads"`
+	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"of each run, by unit"`
+
+	Cron  string        `json:"cron,omitempty" jsonschema:"cron expression"`
+	Zone  string        `json:"zone,omitempty" jsonschema:"time zone of the cron expression; absent: UTC"`
+	Every time.Duration `json:"-"`
+	Start time.Time     `json:"start,omitzero" jsonschema:"no firing is earlier, and intervals count from it"`
+	Until time.Time     `json:"until,omitzero" jsonschema:"no firing is later"`
+	Max   int           `json:"max,omitempty" jsonschema:"how many runs to start; absent: any number"`
+
+	CatchUp    CatchUp `json:"catch_up" jsonschema:"which firings are made later if they were missed: skip, last or all"`
+	CatchUpMax int     `json:"catch_up_max,omitempty" jsonschema:"how many, with all"`
+	Overlap    Overlap `json:"overlap" jsonschema:"what becomes of a firing if the last run has not ended: allow, skip, queue or cancel"`
+	Paused     bool    `json:"paused,omitempty" jsonschema:"it makes no firings"`
+	By         string  `json:"by,omitempty" jsonschema:"who has asked for it"`
+
+	Created time.Time   `json:"created" jsonschema:"when it was created"`
+	Updated time.Time   `json:"updated" jsonschema:"when someone last changed it"`
+	Next    []time.Time `json:"next" jsonschema:"the next five firings; none: it has ended"`
+	Queued  []time.Time `json:"queued,omitempty" jsonschema:"firings that wait for the end of the last run"`
+	Fired   int         `json:"fired" jsonschema:"how many runs it has started, without those by hand"`
+	Recent  []Firing    `json:"recent,omitempty" jsonschema:"what came of the last 20 firings, newest first"`
+	Error   string      `json:"error,omitempty" jsonschema:"why the next firing, which is due, cannot be made"`
+	Since   time.Time   `json:"since,omitzero" jsonschema:"since when that is so"`
+}
+
+// Firing is what came of a firing of a schedule.
+type Firing struct {
+	At      time.Time `json:"at" jsonschema:"when it was planned"`
+	Until   time.Time `json:"until,omitzero" jsonschema:"the last of several that were missed"`
+	Made    time.Time `json:"made" jsonschema:"when this came of it"`
+	Outcome string    `json:"outcome" jsonschema:"started; overlap: left out, since the last run had not ended; missed: left out, since nothing could make it in time"`
+	Manual  bool      `json:"manual,omitempty" jsonschema:"someone has started it by hand"`
+	Thread  string    `json:"thread,omitempty" jsonschema:"of the run"`
+	Run     string    `json:"run,omitempty" jsonschema:"its id"`
+	Error   string    `json:"error,omitempty" jsonschema:"what kept it from being made"`
+}
+
+// shownNext is how many firings a schedule shows, and maxNext how many NextFirings.
+const shownNext, maxNext = 5, 1000
+
+// PutSchedule creates a schedule, or replaces the one with the same id. Workers start its
+// runs: each firing once, however many workers there are and whenever they die. A firing
+// that cannot be made is tried again until it is late, see [CatchUp], and the schedule's
+// Error says why; it keeps no other schedule from anything.
+//
+// A cron expression counts by the clock on the wall of its time zone. A firing in an hour
+// that is left out when clocks go forward is made right after it, once. In an hour that
+// comes twice when they go back, each firing is made the first time.
+//
+// If the times stay the same, the replaced schedule's next firing stays. Otherwise the
+// first one is after now; firings that are due and have not been made are left out. A
+// tenant may have 1000 schedules, and a user 100; another one is ErrQuota.
+func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule, error) {
+	owner, err := r.tenant.NewOwner(q.User)
+	if err != nil {
+		return nil, err
+	}
+	in, err := r.checkStart(StartRequest{Flow: q.Flow, Input: q.Input, Thread: q.Thread, Title: q.Title, User: owner, Metadata: q.Metadata, Budget: q.Budget, By: q.By})
+	if err != nil {
+		return nil, err
+	}
+	if len(q.Metadata) > 0 {
+		if _, ok := q.Metadata[schedule.MetaKey]; ok {
+			return nil, fmt.Errorf("%w: the metadata %s is the runtime's own", fault.ErrInvalid, schedule.MetaKey)
+		}
+	}
+	if q.Thread != "" {
+		if err := r.tenant.CheckNewID(ctx, q.Thread); err != nil {
+			return nil, err
+		}
+	}
+	s := schedule.Schedule{ID: cmp.Or(q.ID, threads.NewRunID()), Tenant: r.tenant.Name, User: owner, Flow: q.Flow, Input: in, Thread: q.Thread, Title: q.Title,
+		Meta: q.Metadata, Budget: q.Budget, Max: q.Max, CatchUp: string(cmp.Or(q.CatchUp, CatchUpLast)), Most: q.CatchUpMax,
+		Overlap: string(cmp.Or(q.Overlap, OverlapSkip)), Paused: q.Paused, By: q.By,
+		Timing: schedule.Timing{Cron: q.Cron, Zone: q.Zone, Every: q.Every.Microseconds(), Start: micros(q.Start), Until: micros(q.Until)}}
+	if q.Every != 0 && q.Every%time.Microsecond != 0 {
+		return nil, fmt.Errorf("%w: an interval of %v; use whole microseconds", fault.ErrInvalid, q.Every)
+	}
+	if q.CatchUp == CatchUpAll {
+		s.Most, s.Overlap = cmp.Or(q.CatchUpMax, 100), string(cmp.Or(q.Overlap, OverlapQueue))
+	}
+	if s.Until != 0 && s.Until <= clock.Micros() {
+		return nil, fmt.Errorf("%w: the schedule would end at %v, which is over", fault.ErrInvalid, q.Until.UTC())
+	}
+	if err := s.Check(cronExpressions); err != nil {
+		return nil, err
+	}
+	kept, err := schedule.Put(ctx, r.tenant, cronExpressions, s)
+	if err != nil {
+		return nil, fmt.Errorf("perdure: writing schedule %s: %w", s.ID, err)
+	}
+	return scheduleInfo(kept), nil
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// Schedule returns a schedule. An unknown one is ErrNoSchedule.
+func (r *Runtime) Schedule(ctx context.Context, id string) (*Schedule, error) {
+	s, err := schedule.Get(ctx, r.tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return scheduleInfo(s), nil
+}
+
+// Schedules returns the tenant's schedules, ordered by id.
+func (r *Runtime) Schedules(ctx context.Context) ([]*Schedule, error) {
+	list, err := schedule.List(ctx, r.tenant)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Schedule, len(list))
+	for i, s := range list {
+		all[i] = scheduleInfo(s)
+	}
+	return all, nil
+}
+
+// NextFirings returns the next firings of a schedule, up to n, at most 1000.
+func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Time, error) {
+	if n < 0 || n > maxNext {
+		return nil, fmt.Errorf("%w: %d firings; use 0 to %d", fault.ErrInvalid, n, maxNext)
+	}
+	s, err := schedule.Get(ctx, r.tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return stamps(s.Firings(cronExpressions, n)), nil
+}
+
+// PauseSchedule lets a schedule make no more firings, also none that wait in its queue.
+func (r *Runtime) PauseSchedule(ctx context.Context, id string) (*Schedule, error) {
+	return r.setPaused(ctx, id, true)
+}
+
+// ResumeSchedule lets a schedule continue with the first firing from now on. What it left
+// out while it was paused does not count as missed.
+func (r *Runtime) ResumeSchedule(ctx context.Context, id string) (*Schedule, error) {
+	return r.setPaused(ctx, id, false)
+}
+
+func (r *Runtime) setPaused(ctx context.Context, id string, paused bool) (*Schedule, error) {
+	s, err := schedule.SetPaused(ctx, r.tenant, cronExpressions, id, paused)
+	if err != nil {
+		return nil, err
+	}
+	return scheduleInfo(s), nil
+}
+
+// DeleteSchedule removes a schedule. Its threads and runs stay. One that is put later under
+// the same id has nothing to do with it.
+func (r *Runtime) DeleteSchedule(ctx context.Context, id string) error {
+	return schedule.Delete(ctx, r.tenant, id)
+}
+
+// TriggerSchedule starts a run of a schedule now, whatever its times and policies say, also
+// if it is paused. The same key, if there is one, gives the same run.
+func (r *Runtime) TriggerSchedule(ctx context.Context, id, key string) (*Run, error) {
+	if err := fault.CheckText("the key", key, 200); err != nil {
+		return nil, err
+	}
+	s, err := schedule.Get(ctx, r.tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	q := startOf(s)
+	q.Key = s.ManualKey("by hand/" + cmp.Or(key, threads.NewRunID()))
+	run, err := r.core.of(s).Start(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	_, err = schedule.NoteManual(ctx, r.tenant, id, s.Life, schedule.Run{Thread: run.Thread, Run: run.ID})
+	if errors.Is(err, fault.ErrNoSchedule) { // it was removed meanwhile
+		err = nil
+	}
+	return run, err
+}
+
+// startOf returns the start of a schedule's run, without a key.
+func startOf(s *schedule.Schedule) StartRequest {
+	return StartRequest{Flow: s.Flow, Input: s.Input, Thread: s.Thread, Title: s.Title, User: s.User, Metadata: s.Metadata(), Budget: s.Budget, By: "schedule:" + s.ID}
+}
+
+// of returns a runtime that reaches what the schedule's owner does.
+func (c *core) of(s *schedule.Schedule) *Runtime {
+	t := c.threads.Tenant(s.Tenant)
+	if s.User != "" {
+		t.Owner = &s.User
+	}
+	return c.runtime(t)
+}
+
+// starter starts the runs of schedules.
+type starter struct{ core *core }
+
+var _ schedule.Starter = starter{}
+
+// Has reports whether the runtime has a flow.
+func (st starter) Has(flow string) bool {
+	_, ok := st.core.flows[flow]
+	return ok
+}
+
+// Start starts the run of a firing.
+func (st starter) Start(ctx context.Context, s *schedule.Schedule, at int64) (schedule.Run, error) {
+	q := startOf(s)
+	q.Key = s.Key(at)
+	ctx, settle := st.core.threads.Guarded(ctx, s.Tenant)
+	run, err := st.core.of(s).Start(ctx, q)
+	settle(err)
+	if err != nil {
+		return schedule.Run{}, err
+	}
+	return schedule.Run{Thread: run.Thread, Run: run.ID}, nil
+}
+
+// Find returns the run of a firing, if it was started.
+func (st starter) Find(ctx context.Context, s *schedule.Schedule, at int64) (schedule.Run, error) {
+	thread, run, err := st.core.of(s).life.FindStarted(ctx, s.Thread, s.Key(at))
+	if goneThread(err) {
+		err = nil
+	}
+	return schedule.Run{Thread: thread, Run: run}, err
+}
+
+// Ended reports whether a run has ended, or is gone.
+func (st starter) Ended(ctx context.Context, s *schedule.Schedule, r schedule.Run) (bool, error) {
+	o, err := st.core.of(s).tenant.Open(ctx, r.Thread)
+	if goneThread(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	run := o.Thread.RunByID(r.Run)
+	return run == nil || run.Status.Final(), nil
+}
+
+// Cancel cancels a run that has not ended.
+func (st starter) Cancel(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
+	err := st.core.of(s).life.Cancel(ctx, r.Thread, r.Run, lifecycle.Note{By: "schedule:" + s.ID, Reason: "the schedule fires again, or was removed"})
+	if errors.Is(err, fault.ErrNothingToDo) || errors.Is(err, fault.ErrRunNotFound) || goneThread(err) {
+		return nil
+	}
+	return err
+}
+
+// goneThread reports whether an error means that a thread, with its runs, is not there.
+func goneThread(err error) bool {
+	return errors.Is(err, fault.ErrNoThread) || errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrArchived)
+}
+
+// WorkSchedules makes the firings of schedules, of all tenants, until the context ends,
+// and nothing else: it executes no runs. [Runtime.Work] does both.
+func (r *Runtime) WorkSchedules(ctx context.Context) {
+	schedule.Work(ctx, r.core.threads, r.core.opts.Lease, cronExpressions, starter{r.core})
+}
+
+func stamps(all []int64) []time.Time {
+	times := make([]time.Time, len(all))
+	for i, us := range all {
+		times[i] = clock.Stamp(us)
+	}
+	return times
+}
+
+func scheduleInfo(s *schedule.Schedule) *Schedule {
+	info := &Schedule{ID: s.ID, Flow: s.Flow, Input: s.Input, Thread: s.Thread, Title: s.Title, User: s.User, Metadata: s.Meta, Budget: s.Budget,
+		Cron: s.Cron, Zone: s.Zone, Every: time.Duration(s.Every) * time.Microsecond, Start: clock.Stamp(s.Start), Until: clock.Stamp(s.Until), Max: s.Max,
+		CatchUp: CatchUp(s.CatchUp), CatchUpMax: s.Most, Overlap: Overlap(s.Overlap), Paused: s.Paused, By: s.By,
+		Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Updated), Next: stamps(s.Firings(cronExpressions, shownNext)),
+		Fired: s.Fired, Error: s.Error, Since: clock.Stamp(s.Since)}
+	if len(s.Queue) > 0 {
+		info.Queued = stamps(s.Queue)
+	}
+	for _, f := range s.Recent {
+		info.Recent = append(info.Recent, Firing{At: clock.Stamp(f.At), Until: clock.Stamp(f.Until), Made: clock.Stamp(f.Made), Outcome: f.Outcome,
+			Manual: f.Manual, Thread: f.Thread, Run: f.Run.Run, Error: f.Error})
+	}
+	return info
+}
