@@ -138,6 +138,7 @@ var kinds = []kind{
 	{"no-run", http.StatusNotFound, perdure.ErrRunNotFound},
 	{"no-ask", http.StatusNotFound, perdure.ErrNoAsk},
 	{"no-bulk", http.StatusNotFound, perdure.ErrNoBulk},
+	{"no-schedule", http.StatusNotFound, perdure.ErrNoSchedule},
 	{"no-flow", http.StatusUnprocessableEntity, perdure.ErrNoFlow},
 	{"no-memory", http.StatusNotFound, memory.ErrNotFound},
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},

@@ -104,7 +104,7 @@ func userData(n *perdure.UserData) string {
 		one, many string
 	}{
 		{n.Threads, "thread", "threads"}, {n.Archived, "archived thread", "archived threads"}, {n.Memory, "memory", "memories"}, {n.Rules, "rule", "rules"},
-		{n.Credentials, "credential", "credentials"}, {n.Uploads, "upload", "uploads"}, {n.Jobs, "bulk job", "bulk jobs"}, {n.Exports, "export", "exports"},
+		{n.Credentials, "credential", "credentials"}, {n.Uploads, "upload", "uploads"}, {n.Jobs, "bulk job", "bulk jobs"}, {n.Exports, "export", "exports"}, {n.Schedules, "schedule", "schedules"},
 	} {
 		if c.n > 0 {
 			parts = append(parts, terminal.Count(c.n, c.one, c.many))

@@ -128,5 +128,6 @@ var advice = []struct {
 	{perdure.ErrNoThread, "%s lists the threads", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; a closed one is found by its whole id only", "asks", nil},
 	{perdure.ErrNoBulk, "%s lists the jobs", "bulk list", nil},
+	{perdure.ErrNoSchedule, "%s lists the schedules", "schedules list", nil},
 	{perdure.ErrRunNotFound, "%s lists the runs", "show", []string{"THREAD"}},
 }

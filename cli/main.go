@@ -176,7 +176,7 @@ var commands = []func(*app) *cobra.Command{
 	controlCommand("cancel", "  perdure cancel trip-7\n  perdure cancel trip-7 RUN --reason \"not needed\"", api.RunsCancel),
 	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
-	bulkCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
+	bulkCommand, schedulesCommand, seenCommand, asksCommand, answerCommand, rulesCommand,
 	memoryCommand, uploadCommand, bundleCommand, exportCommand, importCommand, verifyCommand, archiveCommand, unarchiveCommand, archivedCommand, eraseCommand, receiptCommand,
 	serveCommand, mcpCommand, workerCommand, workersCommand, flowsCommand, usageCommand, tokenCommand, doctorCommand, benchCommand, backupCommand, restoreCommand, keysCommand, retentionCommand, migrateCommand,
 	docsCommand, completionCommand, versionCommand, exitCodesCommand,

@@ -273,7 +273,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 	errs := map[string]error{
 		"unauthorized": api.ErrUnauthorized, "scope": api.ErrScope, "origin": api.ErrOrigin, "not-found": api.ErrNotFound, "method": api.ErrMethod,
 		"media-type": api.ErrMedia, "body-too-large": api.ErrBodyTooLarge, "body": api.ErrBody, "too-many": api.ErrTooMany, "overloaded": api.ErrOverloaded, "stopping": api.ErrStopping,
-		"no-thread": perdure.ErrNoThread, "no-run": perdure.ErrRunNotFound, "no-ask": perdure.ErrNoAsk, "no-bulk": perdure.ErrNoBulk, "no-flow": perdure.ErrNoFlow,
+		"no-thread": perdure.ErrNoThread, "no-run": perdure.ErrRunNotFound, "no-ask": perdure.ErrNoAsk, "no-bulk": perdure.ErrNoBulk, "no-schedule": perdure.ErrNoSchedule, "no-flow": perdure.ErrNoFlow,
 		"no-memory": memory.ErrNotFound, "erased": perdure.ErrErased, "archived": perdure.ErrArchived, "thawing": archive.ErrThawing, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
 		"answer": perdure.ErrAnswer, "forbidden": perdure.ErrForbidden, "busy": perdure.ErrBusy, "queue-full": perdure.ErrQueueFull,
 		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,

@@ -74,7 +74,8 @@ func newMatrix(t *testing.T) *matrix {
 	token := servertest.Must(tokens.Create(ctx, "acme", matrixCanary, api.CreateToken{Subject: matrixCanary, Note: matrixCanary}))(t)
 	file := servertest.Must(acme.Upload(ctx, strings.NewReader(matrixCanary), perdure.UploadRequest{Name: matrixCanary, User: matrixUser}))(t)
 	job := servertest.Must(acme.StartBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{Flow: matrixCanary}, By: matrixCanary, Reason: matrixCanary}))(t)
-	m.ids = strings.NewReplacer("{upload}", file.ID, "{job}", job.ID, "{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
+	schedule := servertest.Must(acme.PutSchedule(ctx, perdure.ScheduleRequest{ID: "s1", Flow: "asker", Input: matrixCanary, Title: matrixCanary, User: matrixUser, Every: 24 * time.Hour, By: matrixCanary}))(t)
+	m.ids = strings.NewReplacer("{schedule}", schedule.ID, "{upload}", file.ID, "{job}", job.ID, "{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
 		"{hash}", strings.Repeat("0", 64), "{name}", "signal", "{place...}", "shared/key",
 		"{app}", "asker", "{user}", matrixUser, "{id}", "t1", "{session}", "t1", "{$}", "")
 	return m
@@ -100,6 +101,7 @@ func (m *matrix) body(op *api.Info) string {
 		"tickets.create":  `{"thread":"t1"}`,
 		"session.create":  `{"token":"TOKEN"}`,
 		"memory.put":      `{"value":"x"}`,
+		"schedules.put":   `{"flow":"asker","input":"x","every":"24h"}`,
 		"bulk.start":      `{"verb":"cancel","filter":{"flow":"none"}}`,
 		"bulk.plan":       `{"verb":"cancel","filter":{"flow":"none"}}`,
 	}[op.Name])
@@ -139,8 +141,9 @@ func (m *matrix) snapshot() string {
 	thread := servertest.Must(acme.Get(ctx, "t1"))(m.T)
 	item := servertest.Must(memory.Of(acme).Get(ctx, memory.Namespace{"shared"}, "key"))(m.T)
 	rules := servertest.Must(agent.RulesOf(acme).List(ctx, matrixUser))(m.T)
+	schedules := servertest.Must(acme.Schedules(ctx))(m.T)
 	tokens := servertest.Must(m.tokens.List(ctx, "acme"))(m.T)
-	data := servertest.Must(json.MarshalIndent(append(all, thread, item, rules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " "))(m.T)
+	data := servertest.Must(json.MarshalIndent(append(all, thread, item, rules, schedules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " "))(m.T)
 	return string(data)
 }
 
@@ -235,7 +238,7 @@ func TestMatrixWrongTokensGetNothing(t *testing.T) {
 
 // matrixMakes are operations about something of the caller's own, whatever others
 // have under the same name.
-var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "memory.put": true, "memory.delete": true, "tickets.create": true,
+var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "memory.put": true, "memory.delete": true, "tickets.create": true, "schedules.put": true,
 	"users.data": true, "users.erase": true, "users.receipt": true}
 
 func TestMatrixOtherTenantsGetNothing(t *testing.T) {
@@ -393,7 +396,7 @@ var userOpen = map[string]int{
 	"POST /mcp": 415, // package mcpface tests what is behind it
 	"runs.new":  202, "threads.create": 409, "threads.list": 200, "archived.list": 200, "retention.get": 200, "retention.due": 200, "asks.list": 200, "rules.list": 200, "memory.list": 200,
 	"flows.list": 200, "workers.list": 200, "stats.get": 200, "me.get": 200, "tickets.create": 201, "uploads.create": 415, "usage.get": 200,
-	"bulk.plan": 200, "bulk.start": 202, "bulk.list": 200,
+	"bulk.plan": 200, "bulk.start": 202, "bulk.list": 200, "schedules.list": 200,
 	"GET /list-apps": 200, "GET /apps/{app}/app-info": 200, "POST /run": 404, "POST /run_sse": 404, "POST /resume": 404,
 }
 
@@ -423,7 +426,7 @@ func TestMatrixOtherUsersGetNothing(t *testing.T) {
 			case open && got.Status != want:
 				t.Errorf("%s is answered %d, want %d: %s", op.Name, got.Status, want, got.Body)
 			case open:
-			case op.Name == api.RunsStart.Name:
+			case op.Name == api.RunsStart.Name, op.Name == api.SchedulesPut.Name:
 				got.Problem(409, "exists")
 			case strings.Contains(op.Path, "{place...}"):
 				got.Problem(400, "namespace")

@@ -154,6 +154,7 @@ func (s *Server) routes() {
 	s.threadRoutes()
 	s.runRoutes()
 	s.bulkRoutes()
+	s.scheduleRoutes()
 	s.retentionRoutes()
 	s.userRoutes()
 	s.eventRoutes()

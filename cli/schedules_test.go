@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/cli/internal/exit"
+)
+
+// TestScheduleCommands makes a schedule, and does everything to it.
+func TestScheduleCommands(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", "echo", "tea").want(exit.OK)
+		p.run("", "schedules", "list").want(exit.OK, "there are no schedules")
+		p.run("", "schedules", "add", "tea", "echo", "tea", "--cron", "0 16 * * *", "--zone", "Europe/London", "--metadata", "kind=drink").
+			want(exit.OK, "schedule tea: flow echo, 0 16 * * * Europe/London, active", "next:", " 16:00:00 ")
+		p.run("", "schedules", "add", "tea", "echo", "tea", "--cron", "0 16 * *").want(exit.BadUsage, "4 fields instead of 5")
+		p.run("", "schedules", "add", "tea", "none", "--every", "5m").want(exit.Failed, "unknown flow")
+		p.run("", "schedules", "add", "milk", "echo", "milk", "--every", "1d", "--overlap", "queue", "--catch-up", "all").want(exit.OK, "every 1d", "overlapping ones: queue")
+		p.run("", "schedules", "list").want(exit.OK, "milk", "every 1d", "tea", "active")
+		p.run("", "schedules", "next", "tea", "--limit", "3").want(exit.OK, ":00:00Z")
+		p.run("", "schedules", "run", "tea", "--key", "k").want(exit.OK)
+		p.run("", "schedules", "pause", "tea").want(exit.OK, "paused")
+		p.run("", "schedules", "show", "tea").want(exit.OK, "started by hand, thread ", "perdure schedules resume")
+		p.run("", "schedules", "resume", "tea").want(exit.OK, "active")
+		p.run("", "schedules", "remove", "tea").want(exit.OK)
+		p.run("", "schedules", "show", "tea").want(exit.NotFound, "schedules list")
+	})
+}
