@@ -45,6 +45,7 @@ const pages: [string, () => string][] = [
   ["start", () => "/start"],
   ["operations", () => "/operations"],
   ["operations-usage", () => "/operations?tab=usage"],
+  ["operations-schedules", () => "/operations?tab=schedules"],
   ["operations-retention", () => "/operations?tab=retention"],
   ["operations-archive-empty", () => "/operations?tab=archive"],
   ["operations-tokens-empty", () => "/operations?tab=tokens"],

@@ -8,6 +8,7 @@ import { Archive } from "./Archive";
 import { BulkJobs } from "./Bulk";
 import { useTrouble } from "./queries";
 import { Retention } from "./Retention";
+import { Schedules } from "./Schedules";
 import { Tokens } from "./Tokens";
 import { Trouble } from "./Trouble";
 import { Usage } from "./Usage";
@@ -29,6 +30,7 @@ export default function Operations() {
     { id: "workers", label: "Workers", count: stats?.workers },
     { id: "usage", label: "Usage and store" },
     { id: "retention", label: "Retention" },
+    { id: "schedules", label: "Schedules" },
     { id: "bulk", label: "Bulk jobs" },
     { id: "archive", label: "Archive and audit" },
     ...(admin && !limited ? [{ id: "tokens", label: "Tokens" }] : []),
@@ -57,6 +59,9 @@ export default function Operations() {
         </TabPanel>
         <TabPanel id="retention" className={inside}>
           <Retention />
+        </TabPanel>
+        <TabPanel id="schedules" className={inside}>
+          <Schedules />
         </TabPanel>
         <TabPanel id="bulk" className={inside}>
           <BulkJobs />

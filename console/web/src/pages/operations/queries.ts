@@ -13,6 +13,7 @@ export const opsKeys = {
   usage: () => ["operations", "usage"] as const,
   retention: () => ["operations", "retention"] as const,
   due: () => ["operations", "due"] as const,
+  schedules: () => ["operations", "schedules"] as const,
   bulk: () => ["operations", "bulk"] as const,
   archived: () => ["operations", "archived"] as const,
   tokens: () => ["operations", "tokens"] as const,
@@ -73,6 +74,8 @@ export const useArchived = () =>
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
   });
+
+export const useSchedules = () => useQuery({ queryKey: opsKeys.schedules(), queryFn: () => api.get("/v1/schedules"), refetchInterval: 5_000 });
 
 export const useBulk = () =>
   useQuery({
