@@ -18,6 +18,8 @@ var withheld = map[string]string{
 	"asks.answer-all": "asks.answer is enough", "asks.progress": "for the systems that asks are forwarded to", "asks.secret": "no model should hold a secret",
 	"rules.list": "about approvals that are given in advance", "rules.revoke": "about approvals that are given in advance",
 	"bulk.plan": "many threads at once", "bulk.start": "many threads at once", "bulk.list": "many threads at once", "bulk.get": "many threads at once", "bulk.stop": "many threads at once", "bulk.resume": "many threads at once",
+	"schedules.put": "what starts later is for people to decide", "schedules.pause": "as schedules.put", "schedules.resume": "as schedules.put", "schedules.delete": "as schedules.put", "schedules.trigger": "a start does it",
+	"schedules.list": "for operators", "schedules.get": "for operators", "schedules.next": "for operators",
 	"events.watch": "a stream", "session.create": "for browsers", "session.delete": "for browsers", "tickets.create": "for browsers",
 	"memory.list": "of the flows", "memory.get": "of the flows", "memory.put": "of the flows", "memory.delete": "of the flows",
 	"threads.create": "a start creates a thread", "threads.update": "titles are for people", "threads.see": "a person has to have seen it",
