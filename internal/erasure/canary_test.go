@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/perdure/perdure"
@@ -61,6 +62,9 @@ func liveAsUser(t *testing.T, k *kit.Kit, c *kit.Canary, flow string) {
 	put(shelf.Rule, "rule", user, "tool")
 	put(shelf.Credential, "credential", user)
 	k.Stop()
+	_, err = rt.PutSchedule(ctx, perdure.ScheduleRequest{ID: "s-" + c.Plain(), Flow: flow, Title: c.In("title of a schedule"), Input: map[string]string{"fail": c.In("input of a schedule")},
+		Metadata: map[string]string{c.In("key of a schedule"): c.In("metadata of a schedule")}, Every: 24 * time.Hour, By: c.In("who made a schedule")})
+	kit.NoErr(t, err)
 	_, err = k.StartBulk(ctx, perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{User: user, Metadata: map[string]string{"m": c.In("filter of a job")}}, By: c.In("who began a job"), Reason: c.In("why a job")})
 	kit.NoErr(t, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -76,6 +77,8 @@ func fillMore(k *kit.Kit, s store.Store, sizes []int) {
 	created, err := server.NewTokens(k.Runtime).Create(ctx, "", "boss", api.CreateToken{Subject: "ann"})
 	kit.NoErr(t, err)
 	more.token = created.Secret
+	_, err = k.PutSchedule(ctx, perdure.ScheduleRequest{ID: "daily", Flow: "sized", Input: 1, User: "ann", Every: 24 * time.Hour})
+	kit.NoErr(t, err)
 	for n, cut := 1, true; cut; n++ {
 		id := fmt.Sprint("half-", n)
 		k.StartOn(id, "sized", blob.Inline+1)
@@ -117,6 +120,13 @@ func worksOn(k *kit.Kit, s store.Store) {
 	if item, err := memory.Of(k.Runtime).Get(ctx, []string{"user", "ann"}, "likes"); err != nil || string(item.Value) != `"tea"` {
 		t.Errorf("the memory is %+v, %v", item, err)
 	}
+	if s, err := k.User("ann").Schedule(ctx, "daily"); err != nil || s.Flow != "sized" || len(s.Next) != 5 {
+		t.Errorf("the schedule is %+v, %v", s, err)
+	}
+	run, err := k.TriggerSchedule(ctx, "daily", "")
+	kit.NoErr(t, err)
+	k.WaitFor(run.Thread, perdure.Succeeded)
+	kit.NoErr(t, k.DeleteSchedule(ctx, "daily"))
 	tokens := server.NewTokens(k.Runtime)
 	who, err := tokens.Authenticate(ctx, more.token)
 	if err != nil || who.Subject != "ann" {

@@ -40,7 +40,7 @@ var families = []struct {
 	{"uploaded/", copied},
 	{"shelf/", copied}, // memory, files, rules and credentials
 	{"schedule/", copied},
-	{"perdure/schedules", left}, // tells workers that a schedule was changed
+	{"perdure/schedules", copied}, // tells workers that a schedule was changed
 	{"token/", copied},
 	{"token-of/", copied},
 	{"ticket/", left}, // expire within seconds
