@@ -43,7 +43,7 @@ type Returned<A> = A extends { content: infer C }
 export type Output<R extends Route> = Operation<R> extends { responses: infer A } ? { [S in Good & keyof A]: Returned<A[S]> }[Good & keyof A] : never;
 
 /** Operations that take an idempotency key. */
-const keyed = /^POST \/v1\/(runs|threads|bulk|threads\/\{thread\}\/(runs|signals\/\{name\}))$/;
+const keyed = /^POST \/v1\/(runs|threads|bulk|schedules\/\{schedule\}\/trigger|threads\/\{thread\}\/(runs|signals\/\{name\}))$/;
 
 /** Other writes that change nothing more when they are repeated. */
 const repeatable = /\/(answers?|archive|restore|seen)$/;
