@@ -81,9 +81,11 @@ func (s *sessions) decode(text string) (session, bool) {
 	return v, time.Now().Before(v.Ends)
 }
 
-// secured reports whether the browser uses HTTPS.
+// secured reports whether the browser uses HTTPS. Of several proxies, the first is
+// the one that the browser talks to.
 func secured(r *http.Request) bool {
-	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
 func (s *sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
@@ -103,7 +105,7 @@ func (s *sessions) of(r *http.Request) (session, error) {
 	}
 	for _, c := range cookies[:min(len(cookies), 4)] {
 		if v, ok := s.decode(c.Value); ok {
-			if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(consoleHeader) == "" {
+			if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(consoleHeader) != "1" {
 				return session{}, fmt.Errorf("%w: with a session, changes need the header %s: 1", api.ErrUnauthorized, consoleHeader)
 			}
 			return v, nil

@@ -134,6 +134,8 @@ func TestSessionCookieIsSecureBehindTLS(t *testing.T) {
 		{"plain", "http://localhost", nil, false},
 		{"TLS", "https://localhost", nil, true},
 		{"a proxy", "http://localhost", []string{"X-Forwarded-Proto", "https"}, true},
+		{"two proxies", "http://localhost", []string{"X-Forwarded-Proto", "https, http"}, true},
+		{"a plain proxy before one with TLS", "http://localhost", []string{"X-Forwarded-Proto", "http,https"}, false},
 	} {
 		b := newBrowser(t, a)
 		b.address, b.headers = c.address, c.headers
@@ -159,6 +161,7 @@ func TestSessionChangesNothingForForeignPages(t *testing.T) {
 	}{
 		{"without the header", nil, 401},
 		{"own page without the header", []string{"Origin", "http://localhost"}, 401},
+		{"another value of the header", []string{"Origin", "http://localhost", "Perdure-Console", "0"}, 401},
 		{"own page", []string{"Origin", "http://localhost", "Perdure-Console", "1"}, 202},
 		{"own page, newer browser", []string{"Origin", "http://localhost", "Sec-Fetch-Site", "same-origin", "Perdure-Console", "1"}, 202},
 		{"listed page", []string{"Origin", "https://friend.example", "Perdure-Console", "1"}, 401},

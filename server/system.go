@@ -2,17 +2,14 @@ package server
 
 import (
 	"context"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
@@ -68,35 +65,8 @@ func (s *Server) flowInfo(name string) api.FlowInfo {
 		info.Agent = true
 		return info
 	}
-	if schema, err := jsonschema.ForType(in, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[time.Time](): {Type: "string", Format: "date-time"},
-	}}); err == nil && plain(in, nil) {
-		info.Input, _ = json.Marshal(schema) // without one, nothing is known about the input
-	}
+	info.Input = inputSchema(in)
 	return info
-}
-
-// plain reports whether the JSON of a type follows from its fields: one that decodes
-// itself may have any form.
-func plain(t reflect.Type, above []reflect.Type) bool {
-	if slices.Contains(above, t) || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() {
-		return true
-	}
-	above = append(above, t)
-	if p := reflect.PointerTo(t); p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		return false
-	}
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return plain(t.Elem(), above)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if f.IsExported() && !plain(f.Type, above) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // How long the store may take to answer.
