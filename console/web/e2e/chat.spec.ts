@@ -72,6 +72,61 @@ test("a chat survives the death of its server with the exact text", async () => 
   expect(await said.count()).toBe(2);
 });
 
+test("a message that was not sent is sent by nobody but its author", async () => {
+  const thread = await stage.run("desk", "Hello");
+  await until(async () => (await runsOf(thread))[0]?.status === "succeeded", () => "the first turn");
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  const box = page.getByLabel("Message");
+  const refuse = () => page.route("**/v1/threads/*/runs", (route) => route.abort());
+  const allow = () => page.unroute("**/v1/threads/*/runs");
+  const fail = async (text: string) => {
+    await box.fill(text);
+    await box.press("Enter");
+    await page.getByText("The message was not sent").first().waitFor();
+    await page.getByRole("button", { name: "Send", exact: true }).waitFor();
+    expect(await box.inputValue()).toBe(text);
+  };
+  const posts: string[] = [];
+  page.on("request", (request) => request.method() === "POST" && posts.push(request.url()));
+  await refuse();
+  await fail("FIRST");
+  await box.fill("SECOND");
+  await allow();
+  const before = posts.length;
+  await page.reload();
+  await expect.poll(() => box.inputValue()).toBe("SECOND");
+  await box.fill("");
+  await page.reload();
+  await page.getByText("Hello", { exact: true }).waitFor();
+  expect(await box.inputValue()).toBe("");
+  await page.context().setOffline(true);
+  await fail("THIRD"); // at once, not when the network is back
+  await page.context().setOffline(false);
+  await page.goto(`${stage.url}/console/threads`);
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await expect.poll(() => box.inputValue()).toBe("THIRD");
+  expect(posts.length).toBe(before + 1); // the one that failed offline
+  expect(await runsOf(thread)).toHaveLength(1);
+  await box.press("Enter");
+  await page.getByText("You said: THIRD").waitFor({ timeout: 60_000 });
+  expect(await box.inputValue()).toBe("");
+  expect(await runsOf(thread)).toHaveLength(2);
+});
+
+test("a flow that is no agent offers no chat", async () => {
+  const thread = await stage.run("order", { item: "tea", count: 1 });
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}`);
+  await page.getByRole("link", { name: "time travel" }).waitFor();
+  expect(await page.getByRole("link", { name: "chat", exact: true }).count()).toBe(0);
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await page.getByText("order is no agent, and takes no messages.").waitFor();
+  expect(await page.getByLabel("Message").count()).toBe(0);
+  await page.goto(`${stage.url}/console/start`);
+  await page.getByRole("link", { name: "Chat" }).waitFor(); // of the only agent
+});
+
 test("a message steers a turn that runs, and a turn is stopped", async () => {
   const page = await open();
   const thread = await stage.run("desk", "Tell me a long story");

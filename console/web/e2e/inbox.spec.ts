@@ -22,7 +22,7 @@ test("an edit by the form is checked, shown as a difference, and runs", async ()
   await amount.fill("501");
   await page.getByText("must be at most 500").waitFor();
   await page.getByRole("button", { name: "Approve with this change" }).click();
-  await page.getByText("One entry does not fit.").waitFor();
+  await page.getByText("One entry does not fit: /amount must be at most 500.").waitFor();
   await amount.fill("40");
   const change = page.getByRole("figure", { name: "What you change" });
   await expect.poll(() => change.innerText()).toMatch(/"amount": 42[\s\S]*"amount": 40/);
@@ -75,6 +75,22 @@ test("two browsers answer the same ask: the first counts, and the second is told
   await second.getByText("Your answer was not taken").first().waitFor();
   await second.getByText(/Approved by local, before your answer arrived/).first().waitFor();
   await ended(thread);
+});
+
+test("a call that someone else rejects is never shown as running", async () => {
+  const thread = await stage.run("desk", broken);
+  const [ask] = await stage.asks(thread);
+  const page = await open();
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByRole("heading", { name: "Waits for a person" }).waitFor();
+  await page.getByText("waits for a person", { exact: true }).waitFor();
+  await stage.api("POST", `/v1/asks/${ask?.id}/answer`, { decision: "reject", message: "no" });
+  await page.getByRole("heading", { name: "Rejected by local" }).waitFor();
+  await page.getByText("rejected by local", { exact: true }).waitFor();
+  expect(await page.getByText("runs", { exact: true }).count()).toBe(0);
+  expect(await page.title()).toBe("Rejected by local – Perdure");
+  await page.goto(`${stage.url}/console/asks/none`);
+  await page.getByRole("heading", { name: "There is nothing to answer here" }).waitFor();
 });
 
 test("the keyboard alone is enough", async () => {
@@ -138,7 +154,7 @@ test("a rule is made where the tool permits it, and a response stands in for the
   await page.getByRole("button", { name: "Always allow" }).click();
   await page.getByText(/with exactly these arguments, without asking/).waitFor();
   await page.getByRole("button", { name: "Approve, and allow from now on" }).click();
-  await page.getByText("Approved by local, and allowed from now on").waitFor();
+  await page.getByRole("heading", { name: "Approved by local, and allowed from now on" }).waitFor();
   await ended(thread);
   const again = await stage.run("desk", broken);
   await ended(again);

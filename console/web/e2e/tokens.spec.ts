@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Page } from "playwright-core";
 import { shoot, Stage, useBrowser } from "./stage";
 
 let stage: Stage;
@@ -25,7 +26,7 @@ test("a link to an ask works on a phone after login", async () => {
   await shoot(page, "ask");
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
   await page.getByRole("button", { name: "Approve" }).click();
-  await page.getByText("Approved by ann").waitFor();
+  await page.getByRole("heading", { name: "Approved by ann" }).waitFor();
 });
 
 test("who may only read sees no buttons, and the server refuses", async () => {
@@ -52,4 +53,56 @@ test("who may only read sees no buttons, and the server refuses", async () => {
   }, ask?.id);
   expect(refused).toEqual([403, 403]);
   expect(await stage.asks(thread, 1, admin)).toHaveLength(1);
+});
+
+async function signIn(page: Page, token: string) {
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+async function signOut(page: Page, account: string) {
+  await page.getByRole("button", { name: account }).click();
+  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in to Perdure" }).waitFor();
+}
+
+test("what someone began to write is neither shown to the next one nor sent by them", async () => {
+  const thread = await stage.run("desk", "My order A-17 came broken", {}, admin);
+  const [ask] = await stage.asks(thread, 1, admin);
+  const page = await open();
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await signIn(page, admin);
+  await page.getByRole("button", { name: "Edit" }).click();
+  await page.getByLabel("amount").fill("41");
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await page.route("**/v1/threads/*/runs", (route) => route.abort());
+  await page.getByLabel("Message").fill("a secret of the boss");
+  await page.getByLabel("Message").press("Enter");
+  await page.getByText("The message was not sent").first().waitFor();
+  await page.unroute("**/v1/threads/*/runs");
+  const drafts = () => page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith("perdure-draft")).length);
+  expect(await drafts()).toBe(2);
+  const kim = stage.token("kim", "--scopes", "read,run,answer");
+  await page.context().clearCookies(); // the session ends without a word
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await signIn(page, kim);
+  await page.getByLabel("Message").waitFor();
+  expect(await page.getByLabel("Message").inputValue()).toBe("");
+  expect(await drafts()).toBe(0);
+  await page.getByLabel("Message").fill("a secret of kim");
+  await signOut(page, "kim");
+  expect(await drafts()).toBe(0);
+  await signIn(page, admin);
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByRole("button", { name: "Edit" }).click();
+  await expect.poll(() => page.getByLabel("amount").inputValue()).toBe("42");
+  const { runs } = await stage.api<{ runs: unknown[] }>("GET", `/v1/threads/${thread}`, undefined, admin);
+  expect(runs).toHaveLength(1);
+});
+
+test("a token that may not read can still sign out", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads`);
+  await signIn(page, stage.token("robot", "--scopes", "run"));
+  await signOut(page, "Account");
 });

@@ -138,4 +138,7 @@ test("a rewind says what is not undone, and is refused in the middle of a run", 
   await page.getByText(`The thread is as it was at ${seq}`).first().waitFor();
   expect((await seen(thread)).runs).toHaveLength(1);
   await page.getByRole("list", { name: "Events" }).getByText(`taken back to ${seq}`).waitFor();
+  const now = (await stage.api<{ seq: number }>("GET", `/v1/threads/${thread}`)).seq;
+  await expect.poll(() => new URL(page.url()).searchParams.get("at")).toBe(String(now));
+  await expect.poll(() => page.getByRole("list", { name: "Events" }).locator('[aria-current="true"]').innerText()).toMatch(new RegExp(`^${now}\\b`));
 });

@@ -6,6 +6,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut, signIn } from "./api/client";
 import { keys, queryClient } from "./api/queries";
+import { keepDraftsOf } from "./app/draft";
 import { nonce } from "./app/place";
 import { router } from "./app/router";
 import "./app/theme";
@@ -23,7 +24,7 @@ async function takeToken() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) return;
   history.replaceState(history.state, "", location.pathname + location.search);
-  await signIn(token).catch(() => {}); // then the page asks for one
+  await signIn(token).then(keepDraftsOf, () => {}); // then the page asks for one
 }
 
 const page = document.getElementById("root");

@@ -7,7 +7,10 @@ export const queryClient = new QueryClient({
       staleTime: 5_000,
       retry: (failures, error) => failures < 2 && error instanceof Problem && (error.status === 0 || error.status >= 500),
       refetchOnWindowFocus: true,
+      networkMode: "always",
     },
+    // What a person does happens now or not at all: never later, when the network is back.
+    mutations: { networkMode: "always", retry: false },
   },
 });
 
@@ -33,6 +36,9 @@ export const useMe = () => useQuery({ queryKey: keys.me(), queryFn: () => api.ge
 export const useStats = () => useQuery({ queryKey: keys.stats(), queryFn: () => api.get("/v1/stats"), placeholderData: keepPreviousData });
 
 export const useFlows = () => useQuery({ queryKey: keys.flows(), queryFn: () => api.get("/v1/flows") });
+
+/** Whether a flow is a turn of an agent, which takes messages. */
+export const useChats = (flow: string | undefined) => !!useFlows().data?.flows?.some((one) => one.name === flow && one.agent);
 
 export const useWorkers = () => useQuery({ queryKey: keys.workers(), queryFn: () => api.get("/v1/workers"), refetchInterval: 5_000 });
 

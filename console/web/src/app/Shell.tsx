@@ -3,10 +3,13 @@ import { CircleHelp, Ellipsis, Inbox, LayoutList, LogOut, type LucideIcon, Monit
 import { useEffect, useState } from "react";
 import { signOut } from "@/api/client";
 import { queryClient, useAsks, useMe } from "@/api/queries";
+import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Kbd } from "@/ui/Kbd";
 import { Menu } from "@/ui/Menu";
+import { sayError } from "@/ui/Toast";
+import { forgetDrafts } from "./draft";
 import { useHotkeys } from "./hotkeys";
 import { startNews, stopNews, useConnection } from "./news";
 import { setTheme, type Theme, useTheme } from "./theme";
@@ -123,28 +126,33 @@ export function ThemeSwitch() {
 function useLeave() {
   const navigate = useNavigate();
   return async () => {
-    await signOut().catch(() => {});
+    try {
+      await signOut();
+    } catch (error) {
+      return sayError("You are still signed in", error);
+    }
+    forgetDrafts();
     queryClient.clear();
     void navigate({ to: "/login" });
   };
 }
 
 function Who() {
-  const { data: me } = useMe();
+  const { data: me, isPending } = useMe();
   const leave = useLeave();
-  if (!me) return <span className="flex-1" />;
+  if (isPending) return <span className="flex-1" />;
   return (
     <Menu
       label="Account"
       align="start"
       trigger={
         <Button look="quiet" size="small" className="min-w-0 flex-1 justify-start" icon={<UserRound aria-hidden />}>
-          <bdi className="truncate">{me.subject}</bdi>
+          <bdi className="truncate">{me ? oneLine(me.subject, 80) : "Account"}</bdi>
         </Button>
       }
       items={[
-        { label: `May ${me.scopes.join(", ")}`, disabled: true, onSelect: () => {} },
-        ...(me.tenant ? [{ label: `Tenant ${me.tenant}`, disabled: true, onSelect: () => {} }] : []),
+        ...(me ? [{ label: `May ${me.scopes.join(", ")}`, disabled: true, onSelect: () => {} }] : []),
+        ...(me?.tenant ? [{ label: `Tenant ${me.tenant}`, disabled: true, onSelect: () => {} }] : []),
         "line" as const,
         { label: "Sign out", icon: <LogOut aria-hidden />, onSelect: () => void leave() },
       ]}

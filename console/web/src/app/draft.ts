@@ -1,38 +1,96 @@
-import { useCallback, useState } from "react";
+import { useCallback, useSyncExternalStore } from "react";
+import { useMe } from "@/api/queries";
+
+// What people have begun to write outlives a page, but only for whoever wrote it.
 
 const prefix = "perdure-draft ";
+const parsed = new Map<string, { text: string | null; value: unknown }>(); // by key, so that a draft that stays the same is the same object
+const listeners = new Set<() => void>();
+const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("perdure-drafts"); // tabs of this browser
 
-function read<T>(key: string): T | undefined {
+interface Person {
+  tenant?: string;
+  subject: string;
+}
+
+/** The name of a draft of one person. */
+export const draftKey = (who: Person, name: string) => `${prefix}${JSON.stringify([who.tenant ?? "", who.subject])} ${name}`;
+
+function stored(key: string): string | null {
   try {
-    const kept = sessionStorage.getItem(prefix + key);
-    return kept === null ? undefined : (JSON.parse(kept) as T);
+    return sessionStorage.getItem(key);
   } catch {
-    return undefined; // storage may be forbidden
+    return parsed.get(key)?.text ?? null; // storage may be forbidden: then drafts last as long as the page
   }
 }
 
-function write(key: string, value: unknown) {
+export function readDraft<T>(key: string): T | undefined {
+  const text = stored(key);
+  const known = parsed.get(key);
+  if (known?.text === text) return known.value as T | undefined;
+  let value: unknown;
   try {
-    if (value === undefined) sessionStorage.removeItem(prefix + key);
-    else sessionStorage.setItem(prefix + key, JSON.stringify(value));
+    value = text === null ? undefined : JSON.parse(text);
   } catch {
-    // It lasts until the page is closed.
+    value = undefined;
   }
+  parsed.set(key, { text, value });
+  return value as T | undefined;
 }
 
-/** What someone has begun to write. It outlives the page until it is set to undefined. */
-export function useDraft<T>(key: string): [T | undefined, (change: T | undefined | ((before: T | undefined) => T | undefined)) => void] {
-  const [draft, setDraft] = useState(() => ({ key, value: read<T>(key) }));
-  if (draft.key !== key) setDraft({ key, value: read<T>(key) });
-  const change = useCallback(
-    (next: T | undefined | ((before: T | undefined) => T | undefined)) =>
-      setDraft((before) => {
-        const old = before.key === key ? before.value : read<T>(key);
-        const value = typeof next === "function" ? (next as (before: T | undefined) => T | undefined)(old) : next;
-        write(key, value);
-        return { key, value };
-      }),
-    [key],
-  );
-  return [draft.key === key ? draft.value : read<T>(key), change];
+type Change<T> = T | undefined | ((before: T | undefined) => T | undefined);
+
+export function changeDraft<T>(key: string, change: Change<T>) {
+  const value = typeof change === "function" ? (change as (before: T | undefined) => T | undefined)(readDraft<T>(key)) : change;
+  const text = value === undefined ? null : JSON.stringify(value);
+  try {
+    if (text === null) sessionStorage.removeItem(key);
+    else sessionStorage.setItem(key, text);
+  } catch {
+    // It lasts as long as the page.
+  }
+  parsed.set(key, { text, value });
+  tell();
+}
+
+const tell = () => {
+  for (const one of listeners) one();
+};
+
+/** Removes drafts: all of them, or all but those of one person. */
+function dropDrafts(but?: Person) {
+  const mine = but && draftKey(but, "");
+  const goes = (key: string) => key.startsWith(prefix) && !(mine && key.startsWith(mine));
+  for (const key of [...parsed.keys()]) if (goes(key)) parsed.delete(key);
+  try {
+    for (const key of Object.keys(sessionStorage)) if (goes(key)) sessionStorage.removeItem(key);
+  } catch {
+    // There are none.
+  }
+  tell();
+}
+
+/** Removes all drafts, in every tab of this browser. */
+export function forgetDrafts() {
+  dropDrafts();
+  others?.postMessage("forget");
+}
+
+/** Removes the drafts of everyone but the person who has signed in. */
+export const keepDraftsOf = (who: Person) => dropDrafts(who);
+
+if (others) others.onmessage = () => dropDrafts();
+
+const subscribe = (listener: () => void) => {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+};
+
+/** What the person who is signed in has begun to write. It outlives the page until it is set to undefined. */
+export function useDraft<T>(name: string): [T | undefined, (change: Change<T>) => void] {
+  const { data: me } = useMe();
+  const key = me ? draftKey(me, name) : "";
+  const value = useSyncExternalStore(subscribe, () => (key ? readDraft<T>(key) : undefined));
+  const change = useCallback((next: Change<T>) => (key ? changeDraft(key, next) : undefined), [key]);
+  return [value, change];
 }

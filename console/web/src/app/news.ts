@@ -10,6 +10,7 @@ let stop: AbortController | undefined;
 let pending: ReturnType<typeof setTimeout> | undefined;
 
 let refreshed = 0;
+const changed = new Set<string>(); // threads, since then
 
 /** Reads again what a change of any thread may have changed: at once, but at most once a second. */
 function refresh() {
@@ -18,6 +19,8 @@ function refresh() {
       pending = undefined;
       refreshed = Date.now();
       for (const queryKey of [keys.asks(), ["ask"], keys.stats()]) void queryClient.invalidateQueries({ queryKey });
+      for (const thread of changed) void queryClient.invalidateQueries({ queryKey: keys.messages(thread) });
+      changed.clear();
     },
     Math.max(0, refreshed + 1000 - Date.now()),
   );
@@ -37,6 +40,7 @@ async function follow(by: AbortController) {
   try {
     for await (const news of perdure.watch({ signal: by.signal, onConnection })) {
       for (const tell of readers) tell(news);
+      if (news.kind === "thread") changed.add(news.thread.id);
       refresh();
     }
   } catch {

@@ -5,7 +5,8 @@ import { useAsk, useMessages, useThread } from "@/api/queries";
 import { basePath } from "@/app/place";
 import { Conversation } from "@/chat/Conversation";
 import { type Ask, askedCall, closedText } from "@/lib/ask";
-import { conversation } from "@/chat/said";
+import { conversation, decided } from "@/chat/said";
+import { ended } from "@/lib/status";
 import { oneLine, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
@@ -126,9 +127,10 @@ function What({ ask }: { ask: Ask }) {
 /** Why a person is asked, and who. */
 function Gate({ ask }: { ask: Ask }) {
   const call = askedCall(ask);
+  const open = ask.status === "open";
   const who = ask.who?.map((name) => (name.startsWith("group:") ? `the group ${plain(name.slice(6))}` : plain(name))).join(", ");
   return (
-    <Part title="Why you are asked">
+    <Part title={open ? "Why you are asked" : "Why a person was asked"}>
       <p>
         {call && ask.kind === "approval" ? (
           <>
@@ -137,10 +139,11 @@ function Gate({ ask }: { ask: Ask }) {
         ) : ask.kind === "credential" ? (
           "A tool needs a secret that is not there yet."
         ) : (
-          "The flow waits for an answer."
+          "The flow needs an answer."
         )}{" "}
         <span className="text-soft">
-          {who ? `It may be answered by ${who}.` : "Anyone who may answer asks can decide."} It waits at <bdi className="font-mono text-xs">{plain(ask.path)}</bdi>.
+          {open && (who ? `It may be answered by ${who}. ` : "Anyone who may answer asks can decide. ")}
+          It {open ? "waits" : "waited"} at <bdi className="font-mono text-xs">{plain(ask.path)}</bdi>.
         </span>
       </p>
     </Part>
@@ -152,9 +155,13 @@ const recent = 4;
 /** What was said before the question came up. */
 function Before({ ask }: { ask: Ask }) {
   const messages = useMessages(ask.thread);
+  const { data: thread } = useThread(ask.thread);
   const [all, setAll] = useState(false);
-  const said = useMemo(() => conversation(messages.data?.messages ?? []), [messages.data]);
   const call = askedCall(ask)?.call;
+  const said = useMemo(() => {
+    const said = conversation(messages.data?.messages ?? []);
+    return ask.status === "open" ? said : decided(said, call, { decision: ask.answer?.decision, by: ask.answer?.by, expired: ask.status === "expired" });
+  }, [messages.data, ask, call]);
   if (said.length === 0) return null;
   const shown = all ? said : said.slice(-recent);
   return (
@@ -164,7 +171,7 @@ function Before({ ask }: { ask: Ask }) {
           Show the {said.length - shown.length} messages before
         </Button>
       )}
-      <Conversation thread={ask.thread} said={shown} asked={(one) => one.id === call && !one.result && ask.status === "open"} />
+      <Conversation thread={ask.thread} said={shown} over={!!thread?.runs?.length && thread.runs.every((run) => ended(run.status))} asked={(one) => one.id === call && !one.result && ask.status === "open"} />
     </Part>
   );
 }

@@ -1,7 +1,7 @@
 import { Check } from "lucide-react";
 import { useMemo, useState } from "react";
 import { parsed } from "@/lib/exact";
-import { blank, check, type Schema } from "@/lib/schema";
+import { blank, check, faultsText, type Schema } from "@/lib/schema";
 import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Code } from "@/ui/Code";
@@ -61,7 +61,7 @@ export function ValueEditor(props: ValueEditorProps) {
         </div>
       )}
       <div className="flex flex-wrap items-center justify-end gap-3">
-        {shown && faults.size > 0 && <p className="flex-1 text-bad">{faults.size === 1 ? "One entry does not fit." : `${faults.size} entries do not fit.`}</p>}
+        {shown && faults.size > 0 && <p className="outside flex-1 text-bad">{oneLine(faultsText(faults))}</p>}
         <SendKeys />
         <Button look="main" icon={<Check aria-hidden />} busy={busy && "Sending …"} disabled={broken} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
           {verb}
@@ -87,7 +87,7 @@ export const FaultList = ({ faults, broken }: { faults: ReadonlyMap<string, stri
     {!broken &&
       [...faults].map(([at, what]) => (
         <li key={at}>
-          <bdi className="font-mono">{at || "value"}</bdi> {what}
+          <bdi className="font-mono">{oneLine(at || "value")}</bdi> {what}
         </li>
       ))}
   </ul>

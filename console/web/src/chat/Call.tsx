@@ -77,6 +77,7 @@ const Detail = ({ name, children }: { name: string; children: ReactNode }) => (
 );
 
 const decisions: Record<string, string> = { approve: "approved", edit: "edited", reject: "rejected", respond: "answered", always: "allowed" };
+const runsAfter = new Set(["approve", "edit", "always", "provided"]);
 
 function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked" | "over" | "live">) {
   if (asked)
@@ -86,7 +87,17 @@ function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked"
         waits for a person
       </Badge>
     );
+  const how = call.expired ? "expired" : decisions[call.decision ?? ""];
+  const who = call.by && !call.expired ? ` by ${oneLine(call.by, 40)}` : "";
+  const more = how ? `${how}${who}` : "";
   if (!call.result) {
+    if (call.decision && !runsAfter.has(call.decision))
+      return (
+        <Badge>
+          <Ban aria-hidden />
+          {more || "decided"}
+        </Badge>
+      );
     if (over)
       return (
         <Badge>
@@ -97,13 +108,10 @@ function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked"
     return (
       <Badge tone="work">
         <Loader aria-hidden className="animate-pulse" />
-        {live ? "being written" : "runs"}
+        {live ? "being written" : more ? `${more}, runs` : "runs"}
       </Badge>
     );
   }
-  const decided = call.expired ? "expired" : decisions[call.decision ?? ""];
-  const who = call.by && !call.expired ? ` by ${oneLine(call.by, 40)}` : "";
-  const more = decided ? `${decided}${who}` : "";
   if (call.pending)
     return (
       <Badge tone="wait" title={call.pending}>

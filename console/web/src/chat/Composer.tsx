@@ -1,62 +1,44 @@
 import { ListEnd, SendHorizontal, Square } from "lucide-react";
-import { useEffect, useRef } from "react";
+import { useState } from "react";
 import { useDraft } from "@/app/draft";
 import { Button } from "@/ui/Button";
 import { Area } from "@/ui/Field";
-
-export type Policy = "steer" | "enqueue";
-
-interface Draft {
-  text: string;
-  /** What was sent and not yet confirmed. The key makes it one message, however often it is sent. */
-  sent?: { key: string; text: string; policy: Policy };
-}
+import { after, type Draft, edited, type Message, messageOf, type Policy } from "./message";
 
 interface ComposerProps {
   /** Names the draft. */
   place: string;
   /** A turn is running, which a message can steer. */
   busy: boolean;
-  send(message: { text: string; key: string; policy: Policy }): Promise<void>;
+  send(message: Message): Promise<void>;
   stop?(): void;
 }
 
-/** Where a person writes. What is written outlives the page, and what was sent is sent once. */
+/** Where a person writes. What is written outlives the page, and only a person sends it. */
 export function Composer({ place, busy, send, stop }: ComposerProps) {
   const [draft, setDraft] = useDraft<Draft>(place);
   const text = draft?.text ?? "";
-  const sending = useRef(false);
-  const again = useRef(draft?.sent);
-  const deliver = async (message: { text: string; key: string; policy: Policy }) => {
-    if (sending.current) return;
-    sending.current = true;
-    setDraft({ text: message.text, sent: message });
+  const [sending, setSending] = useState(false);
+  const submit = async (policy: Policy) => {
+    const message = messageOf(draft, policy);
+    if (!message || sending) return;
+    setSending(true);
+    setDraft({ text, tried: message });
     try {
       await send(message);
-      setDraft(undefined);
+      setDraft((before) => after(before, message));
     } catch {
-      setDraft((before) => ({ text: before?.text ?? message.text, sent: message })); // it can be sent again
+      // The text is still there, and send has said why.
     } finally {
-      sending.current = false;
+      setSending(false);
     }
   };
-  const submit = (policy: Policy) => {
-    const said = text.trim();
-    if (!said) return;
-    const before = draft?.sent?.text === said && draft.sent.policy === policy ? draft.sent : undefined;
-    void deliver(before ?? { text: said, key: crypto.randomUUID(), policy });
-  };
-  useEffect(() => {
-    // The page was left while a message was under way.
-    if (again.current) void deliver(again.current);
-    again.current = undefined;
-  }, []);
   return (
     <form
       className="flex items-end gap-2"
       onSubmit={(event) => {
         event.preventDefault();
-        submit(busy ? "steer" : "enqueue");
+        void submit(busy ? "steer" : "enqueue");
       }}
     >
       <Area
@@ -67,20 +49,21 @@ export function Composer({ place, busy, send, stop }: ComposerProps) {
         placeholder={busy ? "Steer this turn …" : "Write a message …"}
         className="field-sizing-content max-h-40 !min-h-9 flex-1 resize-none max-sm:!min-h-11"
         value={text}
-        onChange={(event) => setDraft((before) => ({ ...before, text: event.target.value }))}
+        readOnly={sending}
+        onChange={(event) => setDraft((before) => edited(before, event.target.value))}
         onKeyDown={(event) => {
           if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
           event.preventDefault();
-          submit(busy ? "steer" : "enqueue");
+          void submit(busy ? "steer" : "enqueue");
         }}
       />
-      {busy && text.trim() && <Button className="h-9 max-sm:h-11" icon={<ListEnd aria-hidden />} aria-label="Send after this turn" title="Send after this turn" onClick={() => submit("enqueue")} />}
+      {busy && text.trim() && <Button className="h-9 max-sm:h-11" icon={<ListEnd aria-hidden />} aria-label="Send after this turn" title="Send after this turn" disabled={sending} onClick={() => void submit("enqueue")} />}
       {busy && !text.trim() && stop ? (
         <Button look="danger" className="h-9 max-sm:h-11" icon={<Square aria-hidden />} onClick={stop}>
           Stop
         </Button>
       ) : (
-        <Button look="main" type="submit" className="h-9 max-sm:h-11" icon={<SendHorizontal aria-hidden />} disabled={!text.trim()}>
+        <Button look="main" type="submit" className="h-9 max-sm:h-11" icon={<SendHorizontal aria-hidden />} disabled={!text.trim()} busy={sending && "Sending …"}>
           {busy ? "Steer" : "Send"}
         </Button>
       )}

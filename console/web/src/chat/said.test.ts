@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Event } from "@/lib/timeline";
-import { conversation, heard, type Rec, recordOf } from "./said";
+import { conversation, decided, heard, type Rec, recordOf } from "./said";
 
 const user = (text: string): Rec => ({ id: "r/a/input", agent: "a", message: { role: "user", parts: [{ text }] } });
 const calls = (turn: number, ...ids: string[]): Rec => ({
@@ -24,6 +24,16 @@ test("results are part of their calls, also if ids come again", () => {
 test("a call that a person edited shows with what it ran", () => {
   const said = conversation([calls(1, "c1"), result("c1", "one", { decision: "edit", by: "ann", args: { n: "c9" } })]);
   expect(said[0]?.parts[1]).toMatchObject({ kind: "call", call: { decision: "edit", by: "ann", ranWith: { n: "c9" }, args: '{"n":"c1"}' } });
+});
+
+test("a call says how its ask was closed until its result does", () => {
+  const how = { decision: "reject", by: "ann" };
+  const callsOf = (records: Rec[]) => decided(conversation(records), "c1", how).flatMap((s) => s.parts.flatMap((p) => (p.kind === "call" ? [[p.call.id, p.call.decision, p.call.by]] : [])));
+  expect(callsOf([calls(1, "c1", "c2")])).toEqual([
+    ["c1", "reject", "ann"],
+    ["c2", undefined, undefined],
+  ]);
+  expect(callsOf([calls(1, "c1"), result("c1", "no", { decision: "reject", by: "bob" })])).toEqual([["c1", "reject", "bob"]]);
 });
 
 test("what is being written comes last", () => {

@@ -79,6 +79,14 @@ export function conversation(records: readonly Heard[], live: readonly LiveStep[
   return all;
 }
 
+/** Says of the call that an ask is about how the ask was closed, until the call's own result does. */
+export function decided(said: readonly Said[], call: string | undefined, how: Pick<CallView, "decision" | "by" | "expired">): Said[] {
+  return said.map((one) => ({
+    ...one,
+    parts: one.parts.map((part) => (part.kind === "call" && part.call.id === call && !part.call.result ? { kind: "call", call: { ...part.call, ...how } } : part)),
+  }));
+}
+
 const callKey = (agent: string, id: string) => `${agent}\n${id}`;
 
 function settle(open: Map<string, CallView>, record: Heard, result: NonNullable<Schemas["Part"]["result"]>) {

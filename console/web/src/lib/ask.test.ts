@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, valueSchema } from "./ask";
+import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, headingOf, valueSchema } from "./ask";
 
 const ask = (more: Partial<Ask>): Ask => ({ id: "a", thread: "t", run: "r", path: "/p", status: "open", asked: "2026-01-02T00:00:00Z", ...more });
 const approval = ask({
@@ -25,6 +25,7 @@ test("only what needs no value can be decided for several", () => {
 
 test("a closed ask says how it ended and by whom", () => {
   expect(closedText(approval)).toBeUndefined();
+  expect([headingOf(approval), headingOf(ask({ status: "answered", answer: { decision: "reject", by: "ann" } }))]).toEqual(["Waits for a person", "Rejected by ann"]);
   expect(closedText(ask({ status: "answered", answer: { decision: "edit", by: "ann" } }))).toBe("Edited and approved by ann");
   expect(closedText(ask({ status: "answered", answer: {} }))).toBe("Answered");
   expect(closedText(ask({ status: "expired", answer: { decision: "reject" } }))).toContain("so it was rejected");

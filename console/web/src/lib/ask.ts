@@ -55,6 +55,9 @@ export function closedText(ask: Ask): string | undefined {
   return "Closed: its run went on or ended without an answer";
 }
 
+/** What the page of an ask is headed: that it waits, or how it ended. */
+export const headingOf = (ask: Ask): string => closedText(ask) ?? "Waits for a person";
+
 const past: Record<string, string> = {
   approve: "Approved",
   edit: "Edited and approved",

@@ -6,7 +6,8 @@ test("words are quoted so that a shell takes them as they are", () => {
 });
 
 test("commands name the server", () => {
-  expect(cliOf(["show", "a b"], "http://h:1")).toBe("perdure show 'a b' --server http://h:1");
+  expect(cliOf(["events", "--follow"], "a b", "http://h:1")).toBe("perdure events --follow --server http://h:1 'a b'");
+  expect(cliOf(["show"], "--server=http:", "http://h:1")).toBe("perdure show --server http://h:1 -- --server=http:");
   expect(curlOf("GET", "/v1/me", undefined, "http://h:1")).toBe('curl -H "Authorization: Bearer $PERDURE_TOKEN" http://h:1/v1/me');
   expect(curlOf("POST", "/v1/x", { a: "b c" }, "http://h:1")).toBe(`curl -H "Authorization: Bearer $PERDURE_TOKEN" --json '{"a":"b c"}' http://h:1/v1/x`);
 });

@@ -12,5 +12,7 @@ export function curlOf(method: string, path: string, body?: unknown, origin = lo
   return parts.join(" ");
 }
 
-/** A command of perdure on the server that serves this page. */
-export const cliOf = (words: string[], origin = location.origin) => ["perdure", ...words.map(quoted), "--server", quoted(origin)].join(" ");
+/** A command of perdure on the server that serves this page. What it is about comes last, so that no id is taken for a flag. */
+export function cliOf(command: string[], about: string, origin = location.origin): string {
+  return ["perdure", ...command.map(quoted), "--server", quoted(origin), ...(about.startsWith("-") ? ["--"] : []), quoted(about)].join(" ");
+}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { blank, check, kindOf, plainSchema, type Schema, Unfinished } from "./schema";
+import { blank, check, faultsAt, faultsText, kindOf, plainSchema, type Schema, Unfinished } from "./schema";
 
 const refund: Schema = {
   type: "object",
@@ -47,4 +47,17 @@ test("a reference to itself ends", () => {
 test("a blank has what is required", () => {
   expect(blank(refund, refund)).toEqual({ order: "" });
   expect(blank({ type: "object", properties: { n: { type: "integer", default: 3 } } }, {})).toEqual({ n: 3 });
+});
+
+test("an object without members needs no typing", () => {
+  const nothing: Schema = { type: "object", additionalProperties: false };
+  expect([kindOf(nothing), blank(nothing, nothing), check(nothing, {}).size]).toEqual(["object", {}, 0]);
+  expect(kindOf({ type: "object" })).toBe("any");
+});
+
+test("what does not fit is named, also inside of JSON", () => {
+  const faults = check({ type: "object", properties: { extra: { type: "object", additionalProperties: { type: "number" } } } }, { extra: { a: "x" } });
+  expect(faultsAt(faults, "/extra")).toBe("/a must be a number");
+  expect(faultsAt(faults, "/ext")).toBeUndefined();
+  expect(faultsText(faults)).toBe("One entry does not fit: /extra/a must be a number.");
 });

@@ -56,7 +56,7 @@ export function kindOf(schema: Schema): Kind {
   const types = (Array.isArray(schema.type) ? schema.type : schema.type ? [schema.type] : []).filter((type, _, all) => type !== "null" || all.length === 1);
   if (types.length === 1) {
     const kind = kinds[types[0] ?? ""] ?? "any";
-    return kind === "object" && !schema.properties ? "any" : kind;
+    return kind === "object" && !schema.properties && schema.additionalProperties !== false ? "any" : kind;
   }
   return types.length === 0 && schema.properties ? "object" : "any";
 }
@@ -135,6 +135,19 @@ function unfinished(value: unknown, at: string, faults: Faults) {
   if (value instanceof Unfinished) faults.set(at, "is not finished");
   else if (rawNumber(value) === undefined && value !== null && typeof value === "object")
     for (const [name, one] of Object.entries(value)) unfinished(one, `${at}/${pointer(name)}`, faults);
+}
+
+/** The faults at a place and inside of it, each with its way from there. */
+export function faultsAt(faults: Faults, at: string): string | undefined {
+  const said = [...faults].flatMap(([place, text]) => (place === at ? [text] : place.startsWith(`${at}/`) ? [`${place.slice(at.length)} ${text}`] : []));
+  return said.length ? said.join(", ") : undefined;
+}
+
+/** What does not fit, in a sentence. */
+export function faultsText(faults: Faults): string {
+  const said = [...faults].slice(0, 3).map(([place, text]) => (place ? `${place} ${text}` : `the value ${text}`));
+  const more = faults.size - said.length;
+  return `${faults.size === 1 ? "One entry does not fit" : `${faults.size} entries do not fit`}: ${said.join("; ")}${more > 0 ? `; and ${more} more` : ""}.`;
 }
 
 export const pointer = (name: string) => name.replace(/~/g, "~0").replace(/\//g, "~1");

@@ -6,15 +6,45 @@ function visible(char: string): string {
   return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
 }
 
-// Controls but tab and newline, C1 controls, marks that change the direction of text, characters
-// without width, separators of lines and paragraphs, tags, and byte order marks.
-const hidden =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+// The rule is that of internal/safe, which the command line follows (ADR 0027). A browser draws what joins
+// emoji and letters, and spaces of other widths, so these stay in prose.
+
+const odd = /[^\n\t\x20-\x7e]/;
+// Controls, marks of direction, characters without a shape or a meaning, lone surrogates, the empty ones of
+// braille and music, and what selects the shape of another character.
+const steers = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Variation_Selector}\u2800\u{1d159}]/gu;
+const overloaded = /(?<=\p{M}{4})\p{M}|(?<=^|[\n\p{Zs}])\p{M}/gu; // nothing carries them, or others do already
+const spaces = /[^\P{Zs} ]/gu;
+const picture = /[\p{So}\p{Sk}]$/u;
+const pictureNext = /^[\p{So}\p{Sk}]/u;
+const joining =
+  "\\p{Script=Arabic}\\p{Script=Bengali}\\p{Script=Devanagari}\\p{Script=Gujarati}\\p{Script=Gurmukhi}\\p{Script=Kannada}\\p{Script=Khmer}\\p{Script=Malayalam}\\p{Script=Myanmar}\\p{Script=Oriya}\\p{Script=Sinhala}\\p{Script=Syriac}\\p{Script=Tamil}\\p{Script=Telugu}";
+const joined = new RegExp(`[${joining}]\\p{M}*$`, "u");
+const joinedNext = new RegExp(`^[${joining}]`, "u");
+
+/** Whether a character without width only shapes its neighbours, as in emoji and some scripts. */
+function shapes(char: string, before: string, after: string): boolean {
+  if (char === "\ufe0e" || char === "\ufe0f") return picture.test(before);
+  if (char !== "\u200c" && char !== "\u200d") return false;
+  return (picture.test(before.replace(/[\ufe0f\u{1f3fb}-\u{1f3ff}]+$/u, "")) && pictureNext.test(after)) || (joined.test(before) && joinedNext.test(after));
+}
 
 /** Makes characters visible that would hide or reorder the text around them. */
 export function plain(text: string): string {
-  return text.replace(/\r\n/g, "\n").replace(hidden, visible);
+  if (!odd.test(text)) return text;
+  return text
+    .replace(/\r\n/g, "\n")
+    .replace(steers, (char, at: number, all: string) =>
+      shapes(char, all.slice(Math.max(0, at - 8), at), all.slice(at + char.length, at + char.length + 2)) ? char : visible(char),
+    )
+    .replace(overloaded, visible);
 }
+
+/** The same where every character counts, as in what a person approves: other spaces than the ordinary one show too. */
+export const precise = (text: string) => plain(text).replace(spaces, visible);
+
+/** The name of a member. What is no plain word is in quotes, so that it cannot look like more than a name. */
+export const memberName = (name: string) => (/^[A-Za-z_$][\w$.-]*$/.test(name) ? name : precise(JSON.stringify(name)));
 
 /** The same on one line. */
 export function oneLine(text: string, limit = 300): string {
@@ -67,6 +97,6 @@ export function dollars(micros: number): string {
 export function brief(value: unknown, limit = 200): string {
   if (typeof value === "string") return oneLine(value, limit);
   if (value === null || typeof value !== "object" || Array.isArray(value)) return oneLine(JSON.stringify(value) ?? "", limit);
-  const members = Object.entries(value).map(([name, one]) => `${name}: ${typeof one === "string" ? one : JSON.stringify(one)}`);
-  return oneLine(members.join(" · "), limit);
+  const members = Object.entries(value).map(([name, one]) => `${memberName(name)}: ${typeof one === "string" && !/["·:\n]/.test(one) ? one : JSON.stringify(one)}`);
+  return precise(oneLine(members.join(" · "), limit));
 }

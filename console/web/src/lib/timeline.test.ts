@@ -34,6 +34,21 @@ test("a step is as long as its function ran, and paths make a tree", () => {
   expect([t.from - start, t.to - start, t.running]).toEqual([0, 1000, false]);
 });
 
+test("a step that is made of others took as long as they did", () => {
+  const t = timelineOf(
+    events(
+      () => ev("claimed", 0),
+      () => ev("step", 12_100, { path: "/bot/turn-1/reply", took_us: 12_000_000 }),
+      () => ev("step", 12_200, { path: "/bot", took_us: 0 }),
+      () => ev("ended", 12_300, { status: "succeeded" }),
+    ),
+    "r",
+    start + 99_999,
+  );
+  const bot = t.roots[0]!;
+  expect([bot.path, bot.from - start, bot.to! - start, bot.segments]).toEqual(["/bot", 100, 12_200, []]);
+});
+
 test("waits end with what ended them, and attempts are kept apart", () => {
   const t = timelineOf(
     events(

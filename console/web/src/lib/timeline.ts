@@ -189,7 +189,14 @@ function settle(span: Span) {
   for (const child of span.children) settle(child);
   const begun = span.children.reduce((first, c) => Math.min(first, c.from), Number.POSITIVE_INFINITY);
   span.children.sort((a, b) => together(a.from) - together(b.from) || byName.compare(a.path, b.path));
-  if (span.seqs.length) return;
+  if (span.seqs.length) {
+    // A step that is made of others is recorded once they are done: it took as long as they did.
+    if (begun < span.from && span.segments.length <= 1) {
+      span.from = begun;
+      span.segments = [];
+    }
+    return;
+  }
   span.from = begun;
   span.to = span.children.reduce<number | undefined>((end, c) => (end === undefined || c.to === undefined ? undefined : Math.max(end, c.to)), span.from);
   span.tone = worst.find((tone) => span.children.some((c) => c.tone === tone)) ?? "done";

@@ -1,7 +1,7 @@
 import { Plus, X } from "lucide-react";
 import { useId, useState } from "react";
 import { parsed, rawNumber } from "@/lib/exact";
-import { blank, type Faults, kindOf, plainSchema, pointer, type Schema, Unfinished } from "@/lib/schema";
+import { blank, type Faults, faultsAt, kindOf, plainSchema, pointer, type Schema, Unfinished } from "@/lib/schema";
 import { oneLine, plain } from "@/lib/text";
 import { Button } from "./Button";
 import { Area, Field, Input, Select } from "./Field";
@@ -63,7 +63,7 @@ function Entry(props: EntryProps) {
   const kind = kindOf(schema);
   const label = plain(schema.title && at !== "" ? `${schema.title} (${name})` : name);
   const hint = schema.description ? plain(schema.description) : undefined;
-  const error = faults.get(at);
+  const error = plainly(kind === "object" || kind === "list" ? faults.get(at) : faultsAt(faults, at));
   const group = useId();
   if (kind === "yes-no")
     return (
@@ -127,6 +127,8 @@ function Entry(props: EntryProps) {
     </Field>
   );
 }
+
+const plainly = (text: string | undefined) => (text === undefined ? undefined : oneLine(text));
 
 /** A number of a text; undefined if there is none yet. */
 function numberOf(text: string): unknown {

@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { LayoutList, MessagesSquare } from "lucide-react";
 import { api } from "@/api/client";
-import { keys, queryClient, useCan, useControl, useThread } from "@/api/queries";
+import { keys, queryClient, useCan, useChats, useControl, useFlows, useThread } from "@/api/queries";
 import { InlineAsk } from "@/asks/InlineAsk";
 import { Composer } from "@/chat/Composer";
 import { Conversation } from "@/chat/Conversation";
@@ -32,6 +32,8 @@ function Talking({ id }: { id: string }) {
   const control = useControl(id);
   const runs = thread.data?.runs ?? [];
   const newest = runs.at(-1);
+  const flows = useFlows();
+  const chats = useChats(newest?.flow);
   const active = runs.filter((run) => !ended(run.status) && run.status !== "");
   const current = active.find((run) => run.status !== "queued") ?? active[0];
   const asks = active.flatMap((run) => run.asks ?? []).filter((ask) => ask.status === "open");
@@ -92,7 +94,10 @@ function Talking({ id }: { id: string }) {
           </div>
         )}
       </Ending>
-      {may && newest && (
+      {may && newest && !chats && flows.isSuccess && (
+        <p className="shrink-0 border-t border-line bg-panel px-4 py-3 text-center text-soft">{oneLine(newest.flow, 80)} is no agent, and takes no messages.</p>
+      )}
+      {may && newest && chats && (
         <footer className="shrink-0 border-t border-line bg-panel py-3">
           <div className="mx-auto max-w-3xl px-4">
             <Composer place={`chat ${id}`} busy={!!current} send={(message) => start.mutateAsync(message).then(() => undefined)} stop={current ? stop : undefined} />

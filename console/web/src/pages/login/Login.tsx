@@ -1,7 +1,8 @@
 import { useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { Problem, signIn } from "@/api/client";
-import { keys, queryClient } from "@/api/queries";
+import { queryClient } from "@/api/queries";
+import { keepDraftsOf } from "@/app/draft";
 import { basePath } from "@/app/place";
 import { Button } from "@/ui/Button";
 import { Command } from "@/ui/Copy";
@@ -26,8 +27,8 @@ export default function Login() {
     setBusy(true);
     setError(undefined);
     try {
-      await signIn(token);
-      queryClient.removeQueries({ queryKey: keys.me() });
+      keepDraftsOf(await signIn(token));
+      queryClient.clear(); // another person may have looked before
       const path = returnPath(to);
       router.history.push(basePath + path);
       await navigate({ to: path.split("?")[0] as "/threads", search: Object.fromEntries(new URLSearchParams(path.split("?")[1])), replace: true });

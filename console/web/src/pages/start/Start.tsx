@@ -46,7 +46,7 @@ export default function Start() {
                   <Line text={one.name} className="font-medium" />
                   {one.agent && <span className="text-xs text-faint">agent</span>}
                 </button>
-                {may && (one.agent || one.input === undefined) && (
+                {may && one.agent && (
                   <Link to="/chat/$flow" params={{ flow: one.name }} title={`Chat with ${one.name}`} className="mr-2 flex h-8 items-center gap-1 rounded px-2 text-xs text-accent hover:bg-hover">
                     <MessagesSquare aria-hidden className="size-4" />
                     Chat

@@ -6,7 +6,8 @@ import { api } from "@/api/client";
 import { onSend, SendKeys } from "@/asks/Answer";
 import { FaultList, useValue, type ValueDraft, Views } from "@/asks/ValueEditor";
 import { useDraft } from "@/app/draft";
-import { plain } from "@/lib/text";
+import { faultsText } from "@/lib/schema";
+import { oneLine, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Code } from "@/ui/Code";
 import { Field, Input } from "@/ui/Field";
@@ -68,7 +69,7 @@ export function StartForm({ flow, may }: { flow: Flow; may: boolean }) {
         {(ids) => <Input {...ids} dir="auto" value={draft?.title ?? ""} onChange={(e) => setDraft((before) => ({ ...before, title: e.target.value, key: undefined }))} />}
       </Field>
       <div className="flex items-center justify-end gap-3">
-        {input.shown && input.faults.size > 0 && !broken && <p className="flex-1 text-bad">{input.faults.size === 1 ? "One entry does not fit." : `${input.faults.size} entries do not fit.`}</p>}
+        {input.shown && input.faults.size > 0 && !broken && <p className="outside flex-1 text-bad">{oneLine(faultsText(input.faults))}</p>}
         {may ? (
           <>
             <SendKeys />

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { Ban, CornerUpLeft, Ellipsis, GitFork, History, MessagesSquare, Pause, Play, Repeat, RotateCw } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import type { Schemas } from "@/api/client";
-import { type Control, useCan, useControl } from "@/api/queries";
+import { type Control, useCan, useChats, useControl } from "@/api/queries";
 import { cliOf } from "@/lib/commands";
 import { controls } from "@/lib/status";
 import { compact, dollars, shortId } from "@/lib/text";
@@ -38,6 +38,8 @@ interface Props {
 /** What a thread is, how it is, and what can be done about it. */
 export function Header({ thread, run, onRun }: Props) {
   const asks = run?.asks?.length ?? 0;
+  const spent = run ? run.spent : thread.spent;
+  const chats = useChats(run?.flow);
   const row: ThreadRow = { ...thread, cursor: "", asks, parent: undefined, import: undefined };
   return (
     <header className="shrink-0 space-y-1.5 border-b border-line bg-panel px-4 py-2.5">
@@ -58,15 +60,15 @@ export function Header({ thread, run, onRun }: Props) {
         {run && <span>{run.flow}</span>}
         {thread.user && <span>of {thread.user}</span>}
         <span>
-          begun <Time at={thread.created} />
+          begun <Time at={run?.created ?? thread.created} />
         </span>
         {run?.started && (
           <span>
             {run.ended ? "took" : "for"} <Took from={run.created} to={run.ended} />
           </span>
         )}
-        {thread.spent?.tokens ? <span>{compact(thread.spent.tokens)} tokens</span> : null}
-        {thread.spent?.cost ? <span>{dollars(thread.spent.cost)}</span> : null}
+        {spent?.tokens ? <span>{compact(spent.tokens)} tokens</span> : null}
+        {spent?.cost ? <span>{dollars(spent.cost)}</span> : null}
         {thread.parent && (
           <Link to="/threads/$thread" params={{ thread: thread.parent.thread }} className="flex items-center gap-1 text-accent hover:underline">
             <CornerUpLeft aria-hidden className="size-3.5" />
@@ -83,10 +85,12 @@ export function Header({ thread, run, onRun }: Props) {
           <History aria-hidden className="size-3.5" />
           time travel
         </Link>
-        <Link to="/threads/$thread/chat" params={{ thread: thread.id }} className="flex items-center gap-1 text-accent hover:underline">
-          <MessagesSquare aria-hidden className="size-3.5" />
-          chat
-        </Link>
+        {chats && (
+          <Link to="/threads/$thread/chat" params={{ thread: thread.id }} className="flex items-center gap-1 text-accent hover:underline">
+            <MessagesSquare aria-hidden className="size-3.5" />
+            chat
+          </Link>
+        )}
         <Runs runs={thread.runs ?? []} run={run} onRun={onRun} />
       </div>
     </header>
@@ -156,7 +160,7 @@ function Confirm({ thread, run, verb, onClose }: { thread: string; run: Run; ver
       about={about}
       actions={
         <>
-          {verb !== "again" && <Copy text={cliOf([verb, thread])} label="CLI" what="Copy as a command line" />}
+          {verb !== "again" && <Copy text={cliOf([verb], thread)} label="CLI" what="Copy as a command line" />}
           <span className="flex-1" />
           <Button onClick={onClose}>Leave it</Button>
           <Button look={danger ? "danger" : "main"} busy={control.isPending && "One moment …"} onClick={act}>

@@ -104,7 +104,7 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
           </Link>
           <Copy text={() => JSON.stringify(event, null, 2)} what="Copy the event as JSON" />
           <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events?after=${event.seq - 1}&limit=1`)} label="curl" what="Copy as a curl command" />
-          <Copy text={() => cliOf(["events", thread, "--after", String(event.seq - 1)])} label="CLI" what="Copy as a command line" />
+          <Copy text={() => cliOf(["events", "--after", String(event.seq - 1)], thread)} label="CLI" what="Copy as a command line" />
         </span>
       </div>
       {event.error && <Text mono text={event.error} className="rounded bg-bad-tint p-2 text-bad" />}
@@ -126,7 +126,7 @@ export function Events({ thread, events, selected, onSelect }: { thread: string;
       <div className="flex items-center gap-2 border-b border-line px-4 py-1 text-xs text-soft">
         <Terminal aria-hidden className="size-4" />
         <span className="flex-1">{events.length > shown.length ? `The newest ${shown.length} of ${events.length} events` : "Everything that is recorded about this thread"}</span>
-        <Copy text={() => cliOf(["events", thread, "--follow"])} label="CLI" what="Copy as a command line" />
+        <Copy text={() => cliOf(["events", "--follow"], thread)} label="CLI" what="Copy as a command line" />
         <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events`)} label="curl" what="Copy as a curl command" />
       </div>
       {shown.map((event) => (

@@ -3,6 +3,7 @@ import { Brain, CircleCheck, Circle, File as FileIcon, Folder, ListTodo, Loader 
 import { useState } from "react";
 import { api, type Schemas } from "@/api/client";
 import { keys, useFiles, useThreadState } from "@/api/queries";
+import { quoted } from "@/lib/commands";
 import { cx } from "@/lib/cx";
 import { bytes } from "@/lib/text";
 import { Copy } from "@/ui/Copy";
@@ -133,7 +134,7 @@ export function Memory({ user }: { user?: string }) {
   const items = memory.data.items ?? [];
   if (!items.length)
     return (
-      <Empty icon={<Brain aria-hidden />} title="Nothing is remembered" command={`perdure memory put ${user ? `user/${user}` : "app"}/KEY VALUE`}>
+      <Empty icon={<Brain aria-hidden />} title="Nothing is remembered" command={`perdure memory put ${quoted(`${user ? `user/${user}` : "app"}/KEY`)} VALUE`}>
         Agents keep here what they know beyond this thread{user ? ` about ${user}` : ""}.
       </Empty>
     );

@@ -4,6 +4,7 @@ import { useThread, useThreadState } from "@/api/queries";
 import { useHotkeys } from "@/app/hotkeys";
 import { heard as heardIn } from "@/chat/said";
 import { ended } from "@/lib/status";
+import { oneLine } from "@/lib/text";
 import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
 import { type Tab, TabPanel, Tabs } from "@/ui/Tabs";
@@ -57,7 +58,7 @@ function OneThread({ id }: { id: string }) {
     return rowsOf(times.roots, nothing).find(find);
   }, [times, seq]);
   useEffect(() => {
-    document.title = `${thread.data?.title || id} – Perdure`;
+    document.title = `${oneLine(thread.data?.title || id, 200)} – Perdure`;
   }, [thread.data?.title, id]);
 
   if (thread.error && !thread.data) return <Failed error={thread.error} again={() => void thread.refetch()} />;

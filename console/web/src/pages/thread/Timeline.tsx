@@ -190,12 +190,12 @@ const Row = memo(function Row({ span, scale, names, top, selected, closed, onTog
         </button>
       </div>
       <button type="button" tabIndex={-1} aria-hidden onClick={open} className="relative mr-4 h-full flex-1">
-        {folder && seq === undefined && <Bracket span={span} scale={scale} />}
+        {folder && span.segments.length === 0 && <Bracket span={span} scale={scale} />}
         {span.segments.map((s, i) => (
           <Bar key={i} segment={s} scale={scale} tone={span.tone} pale={span.replayed} going={span.to === undefined && i === span.segments.length - 1} />
         ))}
-        {seq !== undefined && span.segments.length === 0 && <Point at={scale.at(span.from)} />}
-        {span.segments.length > 0 && <Label span={span} scale={scale} text={took === undefined ? "" : duration(took)} />}
+        {!folder && span.segments.length === 0 && <Point at={scale.at(span.from)} />}
+        {(folder || span.segments.length > 0) && <Label span={span} scale={scale} text={took === undefined ? "" : duration(took)} />}
       </button>
     </div>
   );

@@ -26,8 +26,8 @@ export function RewindDialog({ thread, at, entries, onClose, onFork, onMove }: R
   const last = entries.at(-1)?.seq ?? at;
   const rewind = useMutation({
     mutationFn: () => api.post("/v1/threads/{thread}/rewind", { path: { thread }, headers: { "If-Match": `"${last}"` }, body: { to: at, reason: reason.trim() || undefined } }),
-    onSuccess: (done) => {
-      void client.invalidateQueries({ queryKey: keys.thread(thread) });
+    onSuccess: async (done) => {
+      await client.invalidateQueries({ queryKey: keys.thread(thread) });
       say(`The thread is as it was at ${count(done.to)}`, `The rewind itself is event ${count(done.seq)}.`);
       onMove(done.seq);
       onClose();

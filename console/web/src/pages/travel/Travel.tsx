@@ -184,7 +184,7 @@ export default function Travel() {
       )}
       {dialog === "fork" && <ForkDialog thread={thread} at={at} entries={entries} onClose={() => setDialog(undefined)} />}
       {dialog === "rewind" && (
-        <RewindDialog thread={thread} at={at} entries={entries} onClose={() => setDialog(undefined)} onFork={() => setDialog("fork")} onMove={move} />
+        <RewindDialog thread={thread} at={at} entries={entries} onClose={() => setDialog(undefined)} onFork={() => setDialog("fork")} onMove={(to) => go({ at: to })} />
       )}
     </Page>
   );

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { after, type Draft, edited, messageOf } from "./message";
+
+test("the same text is the same message, and another text another", () => {
+  expect([messageOf(undefined, "enqueue"), messageOf({ text: "  " }, "enqueue")]).toEqual([undefined, undefined]);
+  const first = messageOf({ text: " yes " }, "steer")!;
+  expect(first).toMatchObject({ text: "yes", policy: "steer" });
+  const tried: Draft = { text: " yes ", tried: first };
+  expect(messageOf(tried, "enqueue")).toBe(first);
+  expect(messageOf(edited(tried, " yes "), "steer")).toBe(first);
+  expect(messageOf(edited(tried, "no"), "steer")).toMatchObject({ text: "no" });
+  const deleted = edited(edited(tried, ""), " yes ");
+  expect(messageOf(deleted, "steer")!.key).not.toBe(first.key);
+});
+
+test("what was written while a message was under way stays", () => {
+  const message = messageOf({ text: "one" }, "steer")!;
+  expect(after({ text: "one", tried: message }, message)).toBeUndefined();
+  expect(after(undefined, message)).toBeUndefined();
+  expect(after({ text: "two" }, message)).toEqual({ text: "two" });
+});
