@@ -110,8 +110,25 @@ test("a message that was not sent is sent by nobody but its author", async () =>
   expect(await runsOf(thread)).toHaveLength(1);
   await box.press("Enter");
   await page.getByText("You said: THIRD").waitFor({ timeout: 60_000 });
-  expect(await box.inputValue()).toBe("");
+  await expect.poll(() => box.inputValue()).toBe("");
   expect(await runsOf(thread)).toHaveLength(2);
+});
+
+test("a file of the page that does not come takes nothing else away", async () => {
+  const page = await open();
+  await page.route("**/assets/MarkdownRendered-*.js", (route) => route.abort());
+  const thread = await stage.run("desk", "Hello");
+  await page.goto(`${stage.url}/console/threads/${thread}/chat`);
+  await page.getByLabel("Message").fill("I am writing");
+  const lost = page.getByRole("alert").filter({ hasText: "A part of this page could not be loaded." });
+  await lost.waitFor();
+  await page.getByText(/You said: Hello/).waitFor(); // as text
+  await page.getByRole("navigation", { name: "Pages" }).getByText("Threads").waitFor();
+  await page.unroute("**/assets/MarkdownRendered-*.js");
+  await lost.getByRole("button", { name: "Try again" }).click();
+  await lost.waitFor({ state: "detached" });
+  await page.getByText(/You said: Hello/).waitFor();
+  expect(await page.getByLabel("Message").inputValue()).toBe("I am writing");
 });
 
 test("a flow that is no agent offers no chat", async () => {

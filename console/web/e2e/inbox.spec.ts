@@ -93,6 +93,23 @@ test("a call that someone else rejects is never shown as running", async () => {
   await page.getByRole("heading", { name: "There is nothing to answer here" }).waitFor();
 });
 
+test("nobody approves what they have not seen", async () => {
+  const disguised = `2.0", "paid_by": "bob ${"x".repeat(25_000)}`;
+  const thread = await stage.run("release", disguised);
+  const [ask] = await stage.asks(thread);
+  const page = await open();
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByText("1 value is folded.").waitFor();
+  await page.getByText('version: "2.0\\", \\"paid_by\\": \\"bob xxx').waitFor();
+  await page.keyboard.press("a");
+  await page.getByText("1 value was folded").first().waitFor();
+  expect(await page.getByText("1 value is folded.").count()).toBe(0);
+  expect((await page.getByRole("article").innerText()).length).toBeGreaterThan(50_000);
+  await stage.asks(thread); // it is still open
+  await page.keyboard.press("a");
+  await page.getByRole("heading", { name: "Approved by local" }).waitFor();
+});
+
 test("the keyboard alone is enough", async () => {
   const names = ["first", "second", "third"];
   const threads: string[] = [];

@@ -1,20 +1,23 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
 import { Problem } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
 import { api } from "@/api/client";
-import { Failed } from "@/ui/Empty";
+import { Failed, Loading } from "@/ui/Empty";
 import { Toasts } from "@/ui/Toast";
+import { lazily, MissingParts } from "./lazily";
 import { basePath } from "./place";
 import { Shell } from "./Shell";
+
+const page = (file: Parameters<typeof lazily>[0]) => lazily(file, () => <Loading what="the page" />);
 
 const root = createRootRoute({
   component: () => (
     <>
       <Outlet />
+      <MissingParts />
       <Toasts />
     </>
   ),
-  errorComponent: ({ error, reset }) => <Failed error={error} again={reset} />,
   notFoundComponent: () => <Failed error={new Problem("not-found", 404, { title: "There is no such page", detail: "The address leads nowhere in this console." })} />,
 });
 
@@ -26,7 +29,7 @@ const login = createRoute({
   getParentRoute: () => root,
   path: "login",
   validateSearch: plainSearch,
-  component: lazyRouteComponent(() => import("@/pages/login/Login")),
+  component: page(() => import("@/pages/login/Login")),
 });
 
 const shell = createRoute({
@@ -51,20 +54,22 @@ const home = createRoute({
   },
 });
 
-const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: lazyRouteComponent(() => import("@/pages/threads/Threads")) });
-const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: lazyRouteComponent(() => import("@/pages/thread/Thread")) });
-const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: lazyRouteComponent(() => import("@/pages/travel/Travel")) });
-const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: lazyRouteComponent(() => import("@/pages/inbox/Inbox")) });
-const ask = createRoute({ getParentRoute: () => shell, path: "asks/$ask", component: lazyRouteComponent(() => import("@/pages/ask/Ask")) });
-const chat = createRoute({ getParentRoute: () => shell, path: "threads/$thread/chat", component: lazyRouteComponent(() => import("@/pages/chat/Chat")) });
-const newChat = createRoute({ getParentRoute: () => shell, path: "chat/$flow", component: lazyRouteComponent(() => import("@/pages/chat/NewChat")) });
-const start = createRoute({ getParentRoute: () => shell, path: "start", component: lazyRouteComponent(() => import("@/pages/start/Start")) });
-const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: lazyRouteComponent(() => import("@/pages/operations/Operations")) });
+const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: page(() => import("@/pages/threads/Threads")) });
+const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: page(() => import("@/pages/thread/Thread")) });
+const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: page(() => import("@/pages/travel/Travel")) });
+const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: page(() => import("@/pages/inbox/Inbox")) });
+const ask = createRoute({ getParentRoute: () => shell, path: "asks/$ask", component: page(() => import("@/pages/ask/Ask")) });
+const chat = createRoute({ getParentRoute: () => shell, path: "threads/$thread/chat", component: page(() => import("@/pages/chat/Chat")) });
+const newChat = createRoute({ getParentRoute: () => shell, path: "chat/$flow", component: page(() => import("@/pages/chat/NewChat")) });
+const start = createRoute({ getParentRoute: () => shell, path: "start", component: page(() => import("@/pages/start/Start")) });
+const operations = createRoute({ getParentRoute: () => shell, path: "operations", component: page(() => import("@/pages/operations/Operations")) });
 
 export const router = createRouter({
   routeTree: root.addChildren([login, shell.addChildren([home, threads, thread, travel, inbox, ask, chat, newChat, start, operations])]),
   basepath: basePath,
   defaultPreload: "intent",
+  // A fault takes only the page away that has it: what is around it stays.
+  defaultErrorComponent: ({ error, reset }) => <Failed error={error} again={reset} />,
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (search) => {
     const said = new URLSearchParams();

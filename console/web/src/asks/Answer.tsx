@@ -5,10 +5,12 @@ import { useHotkeys } from "@/app/hotkeys";
 import { useCan, useMe } from "@/api/queries";
 import { type Ask, askedCall, decisionsOf, valueSchema, verbOf } from "@/lib/ask";
 import { cx } from "@/lib/cx";
-import { plain } from "@/lib/text";
+import { many, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Area, Field } from "@/ui/Field";
 import { Kbd } from "@/ui/Kbd";
+import { say } from "@/ui/Toast";
+import type { Fold } from "./fold";
 import { useAnswer } from "./mutations";
 import { Always } from "./Always";
 import { Provide } from "./Provide";
@@ -23,6 +25,7 @@ interface Draft {
 }
 
 const keyOf: Record<string, string> = { approve: "a", edit: "e", reject: "r", respond: "s", always: "l", "": "e", provided: "e" };
+const agrees = new Set(["approve", "always"]);
 const icons: Record<string, ReactNode> = {
   approve: <Check aria-hidden />,
   edit: <Pencil aria-hidden />,
@@ -43,10 +46,11 @@ interface AnswerOptions {
   /** Whether keys of the keyboard decide. */
   keys?: boolean;
   onDone?(): void;
+  fold: Fold;
 }
 
 /** The buttons of an ask, and the panel for what has to be said with its answer. The draft outlives the page. */
-export function useAnswerParts(ask: Ask, { keys = true, onDone }: AnswerOptions): { buttons: ReactNode; panel: ReactNode } {
+export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOptions): { buttons: ReactNode; panel: ReactNode } {
   const [wanted, setWanted] = useState(false); // the panel was opened just now, and gets the focus
   const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
   const may = useMayAnswer(ask);
@@ -68,6 +72,10 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone }: AnswerOptions)
     );
   };
   const choose = (decision: string, toggle = true) => {
+    if (fold.folded && agrees.has(decision)) {
+      fold.unfold();
+      return say(`${many(fold.folded, "value was", "values were")} folded`, "Everything is shown now. Look at it, then decide.");
+    }
     if (!needsPanel(ask, decision)) return send(decision);
     setWanted(true);
     setDraft((before) => ({ ...before, open: toggle && before?.open === decision ? undefined : decision }));
@@ -88,7 +96,15 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone }: AnswerOptions)
   const value = (decision: string) => draft?.values?.[decision];
   const setValue = (decision: string) => (next: ValueDraft) => setDraft((before) => ({ ...before, open: decision, values: { ...before?.values, [decision]: next } }));
   const buttons = only === undefined && (
-    <div role="group" aria-label="Decide" className="flex flex-wrap gap-2">
+    <div role="group" aria-label="Decide" className="flex flex-wrap items-center gap-2">
+      {fold.folded > 0 && (
+        <p className="w-full text-ask">
+          {many(fold.folded, "value is", "values are")} folded.{" "}
+          <Button size="small" onClick={fold.unfold}>
+            Show everything
+          </Button>
+        </p>
+      )}
       {decisions.map((decision) => (
         <Button
           key={decision}

@@ -7,7 +7,7 @@ import { Conversation } from "@/chat/Conversation";
 import { type Ask, askedCall, closedText } from "@/lib/ask";
 import { conversation, decided } from "@/chat/said";
 import { ended } from "@/lib/status";
-import { oneLine, plain } from "@/lib/text";
+import { oneLine, plain, precise } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Diff } from "@/ui/Diff";
@@ -17,6 +17,7 @@ import { Badge } from "@/ui/Status";
 import { Line, Text } from "@/ui/Text";
 import { Time } from "@/ui/Time";
 import { useAnswerParts } from "./Answer";
+import { useFold } from "./fold";
 
 interface AskViewProps {
   id: string;
@@ -37,12 +38,13 @@ export function AskView({ id, known, keys, onDone }: AskViewProps) {
 
 function Known({ ask, keys, onDone }: Omit<AskViewProps, "id" | "known"> & { ask: Ask }) {
   const over = closedText(ask);
-  const { buttons, panel } = useAnswerParts(ask, { keys: keys !== false && !over, onDone });
+  const fold = useFold(ask);
+  const { buttons, panel } = useAnswerParts(ask, { keys: keys !== false && !over, onDone, fold });
   return (
     <article aria-label={oneLine(ask.prompt ?? "Ask", 120)} className="flex min-h-full flex-col">
       <div className="flex-1 space-y-5 p-4 pb-6">
         <Head ask={ask} />
-        <What ask={ask} />
+        <What ask={ask} open={fold.open} />
         {!over && panel}
         <Gate ask={ask} />
         <Before ask={ask} />
@@ -60,7 +62,7 @@ function Head({ ask }: { ask: Ask }) {
   return (
     <header className="space-y-2">
       <h2 className="outside text-lg" dir="auto">
-        {plain(ask.prompt || "An answer is needed")}
+        {precise(ask.prompt || "An answer is needed")}
       </h2>
       <div className="flex flex-wrap items-center gap-x-4 gap-y-1 text-soft">
         <dl className="contents">
@@ -101,17 +103,17 @@ const Part = ({ title, children }: { title: string; children: ReactNode }) => (
 );
 
 /** The call with its arguments, or what the flow shows. */
-function What({ ask }: { ask: Ask }) {
+function What({ ask, open }: { ask: Ask; open: number }) {
   const call = askedCall(ask);
   if (call)
     return (
       <Part title="The call">
         <div className="rounded border border-line bg-panel">
-          <p className="flex items-baseline gap-2 border-b border-line px-3 py-2">
-            <bdi className="font-mono font-semibold">{plain(call.tool)}</bdi>
-            {call.description && !ask.prompt?.includes(call.description) && <Line text={call.description} className="text-soft" />}
-          </p>
-          <Json value={call.args ?? {}} open={4} className="px-1 py-2" />
+          <div className="border-b border-line px-3 py-2">
+            <bdi className="font-mono font-semibold">{precise(call.tool)}</bdi>
+            {call.description && !ask.prompt?.includes(call.description) && <Text text={call.description} className="text-soft" />}
+          </div>
+          <Json value={call.args ?? {}} open={open} className="px-1 py-2" />
           {call.ref && <p className="border-t border-line px-3 py-2 text-soft">It goes on elsewhere as {plain(call.ref)}.</p>}
         </div>
       </Part>
@@ -119,7 +121,7 @@ function What({ ask }: { ask: Ask }) {
   if (ask.data === undefined || ask.data === null) return null;
   return (
     <Part title="What it is about">
-      <div className="rounded border border-line bg-panel px-1 py-2">{typeof ask.data === "string" ? <Text text={ask.data} className="px-2" /> : <Json value={ask.data} open={3} />}</div>
+      <div className="rounded border border-line bg-panel px-1 py-2">{typeof ask.data === "string" ? <Text text={ask.data} limit={open === Number.POSITIVE_INFINITY ? open : undefined} className="px-2" /> : <Json value={ask.data} open={open} />}</div>
     </Part>
   );
 }

@@ -1,20 +1,22 @@
 import { Link } from "@tanstack/react-router";
 import { type Ask, askedCall } from "@/lib/ask";
-import { plain } from "@/lib/text";
+import { precise } from "@/lib/text";
 import { Json } from "@/ui/Json";
 import { Time } from "@/ui/Time";
 import { useAnswerParts } from "./Answer";
+import { useFold } from "./fold";
 
 /** An ask where it came up: what is asked, and the answer. */
 export function InlineAsk({ ask }: { ask: Ask }) {
-  const { buttons, panel } = useAnswerParts(ask, { keys: false });
+  const fold = useFold(ask);
+  const { buttons, panel } = useAnswerParts(ask, { keys: false, fold });
   const call = askedCall(ask);
   return (
     <section aria-label="Waits for a person" className="space-y-3 bg-ask-tint/40 p-3">
       <p className="outside font-medium" dir="auto">
-        {plain(ask.prompt || "An answer is needed")}
+        {precise(ask.prompt || "An answer is needed")}
       </p>
-      {call ? <Json value={call.args ?? {}} open={3} className="rounded border border-line bg-panel py-1" /> : ask.data ? <Json value={ask.data} open={2} className="rounded border border-line bg-panel py-1" /> : null}
+      {call ? <Json value={call.args ?? {}} open={fold.open} className="rounded border border-line bg-panel py-1" /> : ask.data ? <Json value={ask.data} open={fold.open} className="rounded border border-line bg-panel py-1" /> : null}
       {panel}
       {buttons}
       <p className="flex flex-wrap gap-x-3 text-xs text-soft">

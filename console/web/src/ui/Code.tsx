@@ -1,4 +1,4 @@
-import { lazy, Suspense } from "react";
+import { lazily } from "@/app/lazily";
 import { inputClass } from "./Field";
 
 export interface CodeProps {
@@ -9,25 +9,9 @@ export interface CodeProps {
   height?: string;
 }
 
-const Editor = lazy(() => import("./CodeEditor"));
+const Plain = ({ value, onChange, label, height = "12rem" }: CodeProps) => (
+  <textarea aria-label={label} className={`${inputClass} font-mono text-xs`} style={{ height }} value={value} readOnly={!onChange} onChange={(e) => onChange?.(e.target.value)} />
+);
 
 /** An editor for JSON, or a view of it without onChange. The editor is loaded when it is first needed. */
-export function Code(props: CodeProps) {
-  const { value, onChange, label, height = "12rem" } = props;
-  return (
-    <Suspense
-      fallback={
-        <textarea
-          aria-label={label}
-          className={`${inputClass} font-mono text-xs`}
-          style={{ height }}
-          value={value}
-          readOnly={!onChange}
-          onChange={(e) => onChange?.(e.target.value)}
-        />
-      }
-    >
-      <Editor {...props} />
-    </Suspense>
-  );
-}
+export const Code = lazily(() => import("./CodeEditor"), Plain);

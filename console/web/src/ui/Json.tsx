@@ -2,38 +2,44 @@ import { ChevronRight } from "lucide-react";
 import { memo, useState } from "react";
 import { cx } from "@/lib/cx";
 import { rawNumber } from "@/lib/exact";
-import { bytes, count, cut, plain } from "@/lib/text";
+import { folds } from "@/lib/folded";
+import { bytes, count, cut, memberName, precise } from "@/lib/text";
 import { Button } from "./Button";
 
-const pageOf = 100; // members shown at once
-const longText = 800;
-
-/** JSON as a tree that opens and closes. open says how many levels are open at first. */
+/** JSON as a tree that opens and closes. open says how many levels are open at first; Infinity that nothing is folded or cut. */
 export function Json({ value, open = 2, className }: { value: unknown; open?: number; className?: string }) {
   return (
     <div dir="ltr" className={cx("overflow-x-auto font-mono text-xs leading-5", className)}>
-      <Node value={value} open={open} />
+      <Node key={String(open)} value={value} open={open} />
     </div>
   );
 }
 
-const Node = memo(function Node({ name, value, open }: { name?: string; value: unknown; open: number }) {
+interface NodeProps {
+  name?: string;
+  value: unknown;
+  open: number;
+}
+
+const Node = memo(function Node({ name, value, open }: NodeProps) {
   const isList = Array.isArray(value);
   if (value === null || typeof value !== "object" || rawNumber(value) !== undefined || (isList ? value : Object.keys(value)).length === 0) {
     return (
       <div className="pl-4">
         <Name name={name} />
-        <Leaf value={value} />
+        <Leaf value={value} whole={open === Number.POSITIVE_INFINITY} />
       </div>
     );
   }
   return <Branch name={name} value={value} open={open} />;
 });
 
+const quotedText = (text: string) => `"${precise(text.replace(/["\\]/g, "\\$&"))}"`;
+
 function Branch({ name, value, open }: { name?: string; value: object; open: number }) {
   const members = Object.entries(value);
   const [isOpen, setOpen] = useState(open > 0);
-  const [shown, setShown] = useState(pageOf);
+  const [shown, setShown] = useState(open === Number.POSITIVE_INFINITY ? open : folds.members);
   const list = Array.isArray(value);
   return (
     <div>
@@ -52,7 +58,7 @@ function Branch({ name, value, open }: { name?: string; value: object; open: num
               <Node key={key} name={list ? undefined : key} value={one} open={open - 1} />
             ))}
             {members.length > shown && (
-              <Button look="quiet" size="small" onClick={() => setShown(shown + 10 * pageOf)}>
+              <Button look="quiet" size="small" onClick={() => setShown(shown + 10 * folds.members)}>
                 {count(members.length - shown)} more
               </Button>
             )}
@@ -64,18 +70,25 @@ function Branch({ name, value, open }: { name?: string; value: object; open: num
   );
 }
 
-const Name = ({ name }: { name?: string }) => (name === undefined ? null : <bdi className="text-accent">{plain(name)}: </bdi>);
+const Name = ({ name }: { name?: string }) => (name === undefined ? null : <bdi className="text-accent">{memberName(name)}: </bdi>);
 
-function Leaf({ value }: { value: unknown }) {
-  const [all, setAll] = useState(false);
+/** A text in quotes. One of several lines has a bar at its side, so that no line of it looks like another member. */
+function Leaf({ value, whole }: { value: unknown; whole: boolean }) {
+  const [all, setAll] = useState(whole);
   if (typeof value === "string") {
-    const shown = all ? { text: value, more: 0 } : cut(value, longText);
+    const shown = all ? { text: value, more: 0 } : cut(value, folds.text);
     return (
       <>
-        <span dir="auto" className="outside whitespace-pre-wrap text-done">
-          "{plain(shown.text)}
-          {shown.more > 0 ? "…" : '"'}
-        </span>
+        {/[\n\r\u0085\u2028\u2029]/.test(shown.text) ? (
+          <span dir="auto" className="outside my-0.5 ml-2 block border-l-2 border-line-strong pl-2 whitespace-pre-wrap text-done">
+            {precise(shown.text)}
+            {shown.more > 0 && "…"}
+          </span>
+        ) : (
+          <span dir="auto" className="outside whitespace-pre-wrap text-done">
+            {shown.more > 0 ? `${quotedText(shown.text).slice(0, -1)}…` : quotedText(shown.text)}
+          </span>
+        )}
         {shown.more > 0 && (
           <Button look="quiet" size="small" onClick={() => setAll(true)}>
             Show all {bytes(value.length)}

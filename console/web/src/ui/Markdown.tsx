@@ -1,16 +1,8 @@
-import { lazy, Suspense } from "react";
-import { cut } from "@/lib/text";
+import { lazily } from "@/app/lazily";
 import { Text } from "./Text";
 
-const Rendered = lazy(() => import("./MarkdownRendered"));
+const Rendered = lazily(() => import("./MarkdownRendered"), ({ text }: { text: string }) => <Text text={text} limit={2000} />);
 const longest = 60_000; // longer texts are shown as they are
 
 /** Markdown without raw HTML and without images. Links say where they lead before they are followed. */
-export function Markdown({ text }: { text: string }) {
-  if (text.length > longest) return <Text text={text} />;
-  return (
-    <Suspense fallback={<Text text={cut(text, 2000).text} />}>
-      <Rendered text={text} />
-    </Suspense>
-  );
-}
+export const Markdown = ({ text }: { text: string }) => (text.length > longest ? <Text text={text} /> : <Rendered text={text} />);

@@ -44,7 +44,7 @@ function Talking({ id }: { id: string }) {
     mutationFn: ({ text, key, policy }: { text: string; key: string; policy: "steer" | "enqueue" }) =>
       api.post("/v1/threads/{thread}/runs", { path: { thread: id }, headers: { "Idempotency-Key": key }, body: { flow: newest?.flow ?? "", input: text, policy } }),
     onError: (error) => sayError("The message was not sent", error),
-    onSettled: () => queryClient.invalidateQueries({ queryKey: keys.thread(id) }),
+    onSettled: () => void queryClient.invalidateQueries({ queryKey: keys.thread(id) }),
   });
   const stop = () => current && control.mutate({ verb: "cancel", run: current.id }, { onSuccess: () => say("The turn is being cancelled"), onError: (error) => sayError("It was not cancelled", error) });
   const title = thread.data?.title || (newest ? `Chat with ${newest.flow}` : "Chat");

@@ -1,75 +1,64 @@
+import type { News } from "@perdure/client";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { ChevronRight, GitFork, Network } from "lucide-react";
-import { useState } from "react";
-import type { Schemas } from "@/api/client";
-import { useThread } from "@/api/queries";
+import { CornerDownRight, GitFork, Network } from "lucide-react";
+import { useCallback } from "react";
+import { api } from "@/api/client";
+import { useNews } from "@/app/news";
 import { cx } from "@/lib/cx";
+import { treeOf } from "@/lib/family";
 import { shortId } from "@/lib/text";
+import { Failed, Loading } from "@/ui/Empty";
 import { Status } from "@/ui/Status";
 import { Line } from "@/ui/Text";
 
-/** The tree of threads that this one belongs to: whom it works for, and who works for it. */
-export function Family({ thread }: { thread: Schemas["Thread"] }) {
-  const kin = thread.parent ?? thread.fork;
-  const children = (thread.runs ?? []).some((run) => run.children?.length);
+/** The tree of threads that this one belongs to: where it comes from, and its forks and children. Those that work are lit. */
+export function Family({ thread }: { thread: string }) {
+  const family = useQuery({ queryKey: ["family", thread], queryFn: () => api.get("/v1/threads/{thread}/family", { path: { thread } }), refetchInterval: 15_000 });
+  const { refetch } = family;
+  const known = family.data?.members;
+  useNews(
+    useCallback(
+      (news: News) => {
+        if (news.kind === "open" || (news.kind === "thread" && known?.some(({ id, status }) => (id === news.thread.id && status !== news.thread.status) || id === news.thread.parent))) void refetch();
+      },
+      [known, refetch],
+    ),
+  );
+  if (family.error && !known) return <Failed error={family.error} again={() => void refetch()} />;
+  if (!known) return <Loading what="the family" />;
   return (
     <div className="mx-auto max-w-3xl space-y-3 p-4">
-      {!kin && !children && (
+      {known.length < 2 && (
         <p className="flex items-center gap-2 text-soft">
           <Network aria-hidden className="size-4" />
           This thread stands alone: no other started it, and it started none.
         </p>
       )}
-      {thread.fork && (
-        <p className="flex items-center gap-2 text-soft">
-          <GitFork aria-hidden className="size-4" />
-          Forked from{" "}
-          <Link to="/threads/$thread" params={{ thread: thread.fork.thread }} className="font-mono text-xs text-accent hover:underline">
-            {shortId(thread.fork.thread)}
-          </Link>{" "}
-          after event {thread.fork.seq}
-        </p>
-      )}
       <ul role="tree" aria-label="Family" className="rounded border border-line bg-panel py-1">
-        {thread.parent ? <Member id={thread.parent.thread} here={thread.id} depth={0} open /> : <Member id={thread.id} here={thread.id} depth={0} open />}
+        {treeOf(known).map(({ member, depth }) => {
+          const live = member.status === "running";
+          return (
+            <li
+              key={member.id}
+              role="treeitem"
+              aria-level={depth + 1}
+              aria-current={member.id === thread || undefined}
+              className={cx("flex h-9 items-center gap-2 pr-3 pl-3", member.id === thread && "bg-selected", live && "shadow-[inset_3px_0_0_var(--color-work-bar)]")}
+            >
+              <span className="shrink-0" style={{ width: `${Math.min(depth, 12)}rem` }} />
+              {member.kind === "fork" ? <GitFork aria-label="fork" className="size-3.5 shrink-0 text-faint" /> : depth > 0 ? <CornerDownRight aria-label="child" className="size-3.5 shrink-0 text-faint" /> : null}
+              <Link to="/threads/$thread" params={{ thread: member.id }} className="flex min-w-0 flex-1 items-baseline gap-2 hover:underline">
+                <Line text={member.title || member.flow || shortId(member.id)} className={live ? "font-semibold" : "font-medium"} />
+                <Line text={shortId(member.id)} className="shrink-0 font-mono text-xs text-faint" />
+                {member.kind === "fork" && <span className="shrink-0 text-xs text-faint">forked at {member.at}</span>}
+              </Link>
+              <Status status={member.status} />
+            </li>
+          );
+        })}
       </ul>
+      {family.data?.more && <p className="text-soft">There are more than these.</p>}
     </div>
-  );
-}
-
-const deepest = 8;
-
-function Member({ id, here, depth, open: first, flow }: { id: string; here: string; depth: number; open?: boolean; flow?: string }) {
-  const [open, setOpen] = useState(!!first);
-  const { data } = useThread(id);
-  const children = (data?.runs ?? []).flatMap((run) => run.children ?? []);
-  const run = data?.runs?.at(-1);
-  const live = data?.status === "running";
-  return (
-    <li role="treeitem" aria-expanded={children.length ? open : undefined} aria-current={id === here || undefined}>
-      <div className={cx("flex h-9 items-center gap-2 pr-3 pl-2", id === here && "bg-selected", live && "shadow-[inset_3px_0_0_var(--color-work-bar)]")}>
-        <span style={{ width: `${depth}rem` }} />
-        {children.length > 0 && depth < deepest ? (
-          <button type="button" aria-label={open ? "Close" : "Open"} onClick={() => setOpen(!open)} className="rounded text-faint hover:text-text">
-            <ChevronRight aria-hidden className={cx("size-4", open && "rotate-90")} />
-          </button>
-        ) : (
-          <span className="w-4" />
-        )}
-        <Link to="/threads/$thread" params={{ thread: id }} className="flex min-w-0 flex-1 items-baseline gap-2 hover:underline">
-          <Line text={data?.title || run?.flow || flow || shortId(id)} className="font-medium" />
-          <Line text={shortId(id)} className="shrink-0 font-mono text-xs text-faint" />
-        </Link>
-        {run?.last && live && <Line text={run.last} className="font-mono text-xs text-faint max-sm:hidden" />}
-        {data && <Status status={data.status} asks={run?.asks?.length} />}
-      </div>
-      {open && children.length > 0 && depth < deepest && (
-        <ul role="group">
-          {children.map((child) => (
-            <Member key={child.thread} id={child.thread} here={here} depth={depth + 1} flow={child.flow} open={depth < 1} />
-          ))}
-        </ul>
-      )}
-    </li>
   );
 }

@@ -107,7 +107,7 @@ function OneThread({ id }: { id: string }) {
               <Problems thread={id} run={run?.id ?? ""} onSelect={select} />
             </TabPanel>
             <TabPanel id="family">
-              <Family thread={thread.data} />
+              <Family thread={id} />
             </TabPanel>
             <TabPanel id="events">
               <Events thread={id} events={log.events} selected={seq} onSelect={select} />
