@@ -86,3 +86,33 @@ test("what others wrote is text", async () => {
   expect(await page.locator("main img, main script").count()).toBe(0);
   expect(await page.title()).toBe("<b>bold</b> – Perdure");
 });
+
+test("the inspector is as wide as one likes", async () => {
+  const thread = await stage.run("order", { item: "spoon", count: 1 });
+  await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}?seq=2`);
+  const edge = page.getByRole("separator", { name: "Width of the inspector" });
+  const width = async () => Number(await edge.getAttribute("aria-valuenow"));
+  await edge.waitFor();
+  const first = await width();
+  for (let n = 0; n < 3; n++) await edge.press("ArrowRight");
+  await expect.poll(width).toBe(first - 72);
+  await page.reload();
+  await expect.poll(width).toBe(first - 72);
+  const box = (await edge.boundingBox())!;
+  await page.mouse.move(box.x + 4, 400);
+  await page.mouse.down();
+  await page.mouse.move(800, 400, { steps: 4 });
+  await page.mouse.up();
+  await expect.poll(width).toBe(480);
+});
+
+test("numbers that a double cannot hold keep their digits", async () => {
+  const exact = '{"id": "exact", "state": {"n": 9007199254740993}}';
+  const made = await fetch(`${stage.url}/v1/threads`, { method: "POST", headers: { "Content-Type": "application/json" }, body: exact });
+  expect(made.status).toBe(201);
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/exact?tab=state`);
+  await page.getByText("9007199254740993").first().waitFor();
+});

@@ -29,7 +29,7 @@ export function parseExact(text: string): unknown {
 }
 
 /** Whether a double has exactly the value that a text says. */
-function sameNumber(source: string, value: number): boolean {
+export function sameNumber(source: string, value: number): boolean {
   return decimal(source) === decimal(Number.isInteger(value) && Math.abs(value) < 1e300 ? BigInt(value).toString() : String(value));
 }
 

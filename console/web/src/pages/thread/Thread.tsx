@@ -7,6 +7,7 @@ import { ended } from "@/lib/status";
 import { oneLine } from "@/lib/text";
 import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
+import { SidePanel } from "@/ui/SidePanel";
 import { type Tab, TabPanel, Tabs } from "@/ui/Tabs";
 import { useNow } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
@@ -114,7 +115,7 @@ function OneThread({ id }: { id: string }) {
             </TabPanel>
           </Tabs>
         </div>
-        {inspector && (narrow ? <div className="fixed inset-0 z-30 bg-panel">{inspector}</div> : <div className="w-[min(30rem,42%)] shrink-0 border-l border-line">{inspector}</div>)}
+        {inspector && (narrow ? <div className="fixed inset-0 z-30 bg-panel">{inspector}</div> : <SidePanel name="inspector">{inspector}</SidePanel>)}
       </div>
     </>
   );
