@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { type Ask, askedCall } from "@/lib/ask";
+import { aboutOf, type Ask } from "@/lib/ask";
 import { foldedIn, folds } from "@/lib/folded";
 
 /** What of an ask is folded. Nobody approves what they could not see. */
@@ -13,7 +13,6 @@ export interface Fold {
 
 export function useFold(ask: Ask): Fold {
   const [all, setAll] = useState(false);
-  const call = askedCall(ask);
-  const folded = all ? 0 : foldedIn(call ? call.args : ask.data);
+  const folded = all ? 0 : foldedIn(aboutOf(ask));
   return { folded, open: folded ? folds.open : Number.POSITIVE_INFINITY, unfold: () => setAll(true) };
 }

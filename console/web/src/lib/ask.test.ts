@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, headingOf, valueSchema } from "./ask";
+import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, headingOf, tooLarge, valueSchema } from "./ask";
 
 const ask = (more: Partial<Ask>): Ask => ({ id: "a", thread: "t", run: "r", path: "/p", status: "open", asked: "2026-01-02T00:00:00Z", ...more });
 const approval = ask({
@@ -21,6 +21,11 @@ test("only what needs no value can be decided for several", () => {
   expect(commonDecisions([approval, approval])).toEqual(["approve", "reject"]);
   expect(commonDecisions([approval, custom])).toEqual([]);
   expect(commonDecisions([approval, ask({ decisions: ["reject", "approve"] })])).toEqual(["approve", "reject"]);
+});
+
+test("what is too large to be seen at once is not approved among others", () => {
+  const large = ask({ id: "large", data: { tool: "pay", args: { list: Array(2000).fill(1) } } });
+  expect(tooLarge([approval, large, ask({ data: "x".repeat(30_000) })]).map((one) => one.id)).toEqual(["large", "a"]);
 });
 
 test("a closed ask says how it ended and by whom", () => {

@@ -1,4 +1,5 @@
 import type { Schemas } from "@/api/client";
+import { foldedIn } from "./folded";
 import type { Schema } from "./schema";
 
 export type Ask = Schemas["AskInfo"];
@@ -82,6 +83,15 @@ export function byThread(asks: readonly Ask[]): Ask[][] {
     else groups.set(ask.thread, [ask]);
   }
   return [...groups.values()];
+}
+
+/** The asks that are too large to be shown at once: they are not approved among others. */
+export const tooLarge = (asks: readonly Ask[]): Ask[] => asks.filter((ask) => foldedIn(aboutOf(ask)) > 0);
+
+/** What a person decides about. */
+export function aboutOf(ask: Ask): unknown {
+  const call = askedCall(ask);
+  return call ? call.args : ask.data;
 }
 
 /** The decisions that need no value and that all of the asks allow. */

@@ -4,11 +4,12 @@ import { useCan } from "@/api/queries";
 import { useHotkeys } from "@/app/hotkeys";
 import { onSend, SendKeys } from "@/asks/Answer";
 import { useAnswerAll } from "@/asks/mutations";
-import { type Ask, commonDecisions, verbOf } from "@/lib/ask";
+import { type Ask, commonDecisions, tooLarge, verbOf } from "@/lib/ask";
 import { many } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Area, Field } from "@/ui/Field";
 import { Kbd } from "@/ui/Kbd";
+import { sayError } from "@/ui/Toast";
 
 const keyOf: Record<string, string> = { approve: "a", reject: "r" };
 
@@ -21,7 +22,12 @@ export function Several({ asks, onDone }: { asks: Ask[]; onDone(): void }) {
   const send = (decision: string, message?: string) => {
     if (!answer.isPending) answer.mutate({ asks, reply: { decision, ...(message ? { message } : {}) } }, { onSuccess: onDone });
   };
-  const choose = (decision: string) => (decision === "reject" ? setWhy((before) => before ?? "") : send(decision));
+  const choose = (decision: string) => {
+    if (decision === "reject") return setWhy((before) => before ?? "");
+    const large = tooLarge(asks).length;
+    if (decision === "approve" && large) return sayError(`${many(large, "ask is", "asks are")} too large to be approved among others`, "Open what is folded there first, and approve it by itself.");
+    send(decision);
+  };
   useHotkeys(Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d] ?? "", () => choose(d)])));
   return (
     <section aria-label="Selected asks" className="space-y-3 border-t border-line bg-panel px-4 py-3">

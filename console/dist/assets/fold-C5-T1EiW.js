@@ -1,1 +1,0 @@
-import{a as e,n as t}from"./jsx-runtime-Wy9s6hX0.js";import{d as n,u as r}from"./said-DK1uDaDg.js";import{n as i}from"./ask-DcgV8w6r.js";var a=e(t(),1);function o(e){let[t,o]=(0,a.useState)(!1),s=i(e),c=t?0:r(s?s.args:e.data);return{folded:c,open:c?n.open:1/0,unfold:()=>o(!0)}}export{o as t};
