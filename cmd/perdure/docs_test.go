@@ -57,6 +57,16 @@ func main() {
 	rt, err := perdure.Open(context.Background(), "memory:", perdure.NewFlow("triage", triage))
 	fmt.Println(rt.Flows(), err)
 }`, "", "[triage] <nil>\n"},
+	"func plan(ctx context.Context, rt *perdure.Runtime) (*perdure.Schedule, error) {": {`
+import ("context"; "fmt"; "github.com/perdure/perdure"; _ "github.com/perdure/perdure/cron")
+func main() {
+	ctx := context.Background()
+	rt, err := perdure.Open(ctx, "memory:", perdure.NewFlow("research", func(_ context.Context, q string) (string, error) { return q, nil }))
+	if err != nil { panic(err) }
+	s, err := plan(ctx, rt)
+	if err != nil { panic(err) }
+	fmt.Println(s.ID, s.Cron, s.Zone)
+}`, "", "digest 0 9 * * MON-FRI Europe/Berlin\n"},
 	"func main() {": {`
 import ("context"; "github.com/perdure/perdure"; "github.com/perdure/perdure/cli")
 func triage(_ context.Context, ticket string) (string, error) { return ticket, nil }

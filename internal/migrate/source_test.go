@@ -160,12 +160,12 @@ func TestEveryFamilyIsDecided(t *testing.T) {
 	}
 	key := regexp.MustCompile(`^([a-z-]+/|(perdure|server)/[a-z]+)$`)
 	found := 0
-	for _, root := range []string{"blob", "due", "lease", "threads", "lifecycle", "archive", "upkeep", "worker", "engine", "shelf", "../server", "../agent"} {
+	for _, root := range []string{"blob", "due", "lease", "threads", "lifecycle", "archive", "upkeep", "worker", "engine", "shelf", "schedule", "../server", "../agent"} {
 		err := filepath.WalkDir(filepath.Join("..", root), func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			if d.IsDir() && (d.Name() == "adk" || d.Name() == "agentkit" || d.Name() == "foreign") {
+			if d.IsDir() && (d.Name() == "adk" || d.Name() == "agentkit" || d.Name() == "foreign" || d.Name() == "mcpface") {
 				return fs.SkipDir
 			}
 			if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
