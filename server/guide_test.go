@@ -1,3 +1,5 @@
+//go:build darwin || freebsd || linux || netbsd || openbsd
+
 package server_test
 
 import (

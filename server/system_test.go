@@ -355,7 +355,7 @@ func TestMemoryIsListedAndSearched(t *testing.T) {
 	s.Do("GET", "/v1/memory?"+strings.Repeat("ns=a&", 20), "").Problem(400, "namespace")
 }
 
-// TestFlowsSayWhatTheyTake: by their Go types, unless these decode themselves.
+// TestFlowsSayWhatTheyTake: by their Go types, and what these decode from.
 func TestFlowsSayWhatTheyTake(t *testing.T) {
 	type order struct {
 		Item  string    `json:"item" jsonschema:"what to buy"`
@@ -370,7 +370,7 @@ func TestFlowsSayWhatTheyTake(t *testing.T) {
 	got := string(s.Do("GET", "/v1/flows", "").Want(200).Body)
 	const want = `{"flows":[{"name":"clerk","agent":true},` +
 		`{"name":"order","input":{"type":"object","properties":{"item":{"type":"string","description":"what to buy"},"count":{"type":"integer"},"by":{"type":"string","format":"date-time"}},"required":["item"],"additionalProperties":false}},` +
-		`{"name":"own"},{"name":"text","input":{"type":"string"}}]}`
+		`{"name":"own","input":{"type":["null","array"],"items":{"type":"string"}}},{"name":"text","input":{"type":"string"}}]}`
 	if got != want {
 		t.Errorf("the flows are\n%s\nwant\n%s", got, want)
 	}

@@ -162,11 +162,31 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 				t.Errorf("%s of another user succeeds", name)
 			}
 		}
+		_, err = ann.PutSchedule(ctx, perdure.ScheduleRequest{ID: "s", Flow: "asker", Input: "", Every: time.Hour})
+		kit.NoErr(t, err)
+		for name, call := range map[string]func() error{
+			"DeleteSchedule":  func() error { return eve.DeleteSchedule(ctx, "s") },
+			"NextFirings":     func() error { _, err := eve.NextFirings(ctx, "s", 1); return err },
+			"PauseSchedule":   func() error { _, err := eve.PauseSchedule(ctx, "s"); return err },
+			"ResumeSchedule":  func() error { _, err := eve.ResumeSchedule(ctx, "s"); return err },
+			"Schedule":        func() error { _, err := eve.Schedule(ctx, "s"); return err },
+			"TriggerSchedule": func() error { _, err := eve.TriggerSchedule(ctx, "s", ""); return err },
+		} {
+			kit.WantErr(t, name+" of another", call(), perdure.ErrNoSchedule)
+		}
+		_, err = eve.PutSchedule(ctx, perdure.ScheduleRequest{ID: "s", Flow: "asker", Input: "", Every: time.Minute})
+		if err == nil {
+			t.Error("PutSchedule replaces another's")
+		}
+		if all, err := eve.Schedules(ctx); err != nil || len(all) != 0 {
+			t.Errorf("Schedules = %v, %v", all, err)
+		}
 		theirs := map[string]bool{ // of the process or the tenant, not of a thread
 			"Close": true, "ExportKey": true, "Flow": true, "Flows": true, "Rebuild": true, "Retention": true, "Tenant": true, "User": true,
-			"Watch": true, "Work": true, "WorkBulk": true, "Workers": true,
+			"Watch": true, "Work": true, "WorkBulk": true, "WorkSchedules": true, "Workers": true,
 		}
-		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "CheckReceipt", "Count", "Create", "EraseUser", "UserData", "UserReceipt", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start"} {
+		for _, name := range []string{"Answer", "Archived", "Bulk", "Bulks", "DropUpload", "Upload", "PlanBulk", "ResumeBulk", "StartBulk", "StopBulk", "CheckReceipt", "Count", "Create", "EraseUser", "UserData", "UserReceipt", "GetAsk", "Import", "List", "Progress", "RetentionDue", "Start",
+			"DeleteSchedule", "NextFirings", "PauseSchedule", "PutSchedule", "ResumeSchedule", "Schedule", "Schedules", "TriggerSchedule"} {
 			theirs[name] = true // called above
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {

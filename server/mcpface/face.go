@@ -97,16 +97,57 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, c *server.Call) err
 	if batch := bytes.TrimLeft(data, " \t\r\n"); len(batch) > 0 && batch[0] == '[' {
 		return fmt.Errorf("%w: several messages in one request, which newer versions of the protocol do not have; send one", api.ErrUnsupported)
 	}
-	to, err := client.New("http://localhost", client.Options{HTTP: &http.Client{Transport: c.Transport(r)}, Attempts: -1, MaxAnswer: maxAnswer})
+	inner, err := client.New("http://localhost", client.Options{HTTP: &http.Client{Transport: c.Transport(r)}, Attempts: -1, MaxAnswer: maxAnswer})
 	if err != nil {
 		return err
 	}
 	ctx := context.WithValue(r.Context(), serverKey{}, f.server(c))
-	ctx = context.WithValue(ctx, callerKey{}, &caller{client: to, gone: r.Context()})
+	ctx = context.WithValue(ctx, callerKey{}, &caller{client: inner, gone: r.Context()})
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(data))
-	f.handler.ServeHTTP(w, r)
-	return nil
+	to := &refusing{ResponseWriter: w}
+	f.handler.ServeHTTP(to, r)
+	return to.problem()
+}
+
+// refusing holds back a refusal by the transport, which is plain text, so that it can
+// be told as a problem.
+type refusing struct {
+	http.ResponseWriter
+	status int // of the refusal, 0 if there is none
+	text   bytes.Buffer
+}
+
+func (w *refusing) WriteHeader(status int) {
+	if status >= 400 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		w.status = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *refusing) Write(p []byte) (int, error) {
+	if w.status != 0 {
+		return w.text.Write(p)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *refusing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// problem returns the refusal, nil if there is none.
+func (w *refusing) problem() error {
+	kind, text := api.ErrBody, strings.TrimSpace(w.text.String())
+	switch {
+	case w.status == 0:
+		return nil
+	case w.status == http.StatusUnsupportedMediaType:
+		kind = api.ErrMedia
+	case w.status >= 500:
+		return fmt.Errorf("mcpface: %s", text)
+	}
+	return fmt.Errorf("%w: %s", kind, text)
 }
 
 // server returns the server with the tools that a caller may use.
