@@ -75,7 +75,7 @@ lint: ## format, vet, staticcheck, and actionlint for the workflows
 .PHONY: cross
 cross: ## vet what knows about systems for macOS and Windows, build it for another Linux
 	@pkgs=$$($(GO) list ./... | grep -v -e /llm/ -e /bench -e /examples/); \
-	echo "build for linux/arm64"; CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build $$pkgs || exit 1; \
+	echo "build for linux/arm64"; CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build $$($(GO) list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' $$pkgs) || exit 1; \
 	for p in darwin/arm64 windows/amd64; do \
 		echo "vet for $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet $$pkgs || exit 1; \
 	done
