@@ -118,7 +118,7 @@ func (h *Hold) Pause(ctx context.Context, d time.Duration) error {
 	return h.During(ctx, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
-		case <-time.After(max(0, d)):
+		case <-time.After(max(1, d)): // not 0: see bell.Bell
 		}
 		return ctx.Err()
 	})

@@ -253,10 +253,11 @@ func (w *worker) page(ctx context.Context, h *duty.Hold, page []going) error {
 
 // pace waits until the rate allows another thread.
 func (w *worker) pace(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(w.next)):
+	if wait := time.Until(w.next); wait > 0 { // see bell.Bell for timers that are over at once
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
 	}
 	w.next = time.Now().Add(time.Second / time.Duration(max(1, w.Rate)))
 	return ctx.Err()
