@@ -27,8 +27,17 @@ async function takeToken() {
   await signIn(token).then(keepDraftsOf, () => {}); // then the page asks for one
 }
 
+/** Loads the file of the page that is opened while the server says who asks. */
+function loadPage() {
+  for (const match of router.matchRoutes(router.latestLocation)) {
+    const { component } = router.routesById[match.routeId as keyof typeof router.routesById].options;
+    void component?.preload?.();
+  }
+}
+
 const page = document.getElementById("root");
 if (page) {
+  loadPage();
   await takeToken();
   createRoot(page).render(
     <StrictMode>

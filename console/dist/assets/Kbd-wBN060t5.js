@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-Wy9s6hX0.js";var t=e(),n=({children:e})=>(0,t.jsx)(`kbd`,{className:`inline-flex h-5 min-w-5 items-center justify-center rounded border border-line bg-sunken px-1 font-mono text-xs text-soft`,children:e});export{n as t};

@@ -1,1 +1,0 @@
-import{a as e,n as t}from"./jsx-runtime-Wy9s6hX0.js";import{n,t as r}from"./folded-zU3pjHN5.js";import{t as i}from"./ask-DWH0jtgW.js";var a=e(t(),1);function o(e){let[t,o]=(0,a.useState)(!1),s=t?0:r(i(e));return{folded:s,open:s?n.open:1/0,unfold:()=>o(!0)}}export{o as t};

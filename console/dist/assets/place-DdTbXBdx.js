@@ -1,1 +1,0 @@
-var e=e=>document.querySelector(`meta[name="${e}"]`),t=(e(`perdure-base`)?.content??``).replace(/\/$/,``),n=(()=>{let t=e(`perdure-api`)?.content??``;return t.startsWith(`/`)?t:`/`})(),r=e(`csp-nonce`)?.nonce??``;export{t as n,r,n as t};

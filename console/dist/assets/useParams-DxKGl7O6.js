@@ -1,1 +1,0 @@
-import{k as e}from"./Copy-BStz-V1m.js";function t(t){return e({from:t.from,shouldThrow:t.shouldThrow,structuralSharing:t.structuralSharing,strict:t.strict,select:e=>{let n=t.strict===!1?e.params:e._strictParams;return t.select?t.select(n):n}})}export{t};
