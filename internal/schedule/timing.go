@@ -128,6 +128,9 @@ func reached(wall time.Time, loc *time.Location) time.Time {
 	for {
 		_, offset := t.Zone()
 		begin, end := t.ZoneBounds()
+		if !end.IsZero() && !end.After(t) { // on the last day of a leap year, which Go leaves out
+			end = t.Add(time.Hour)
+		}
 		at := wall.Add(-time.Duration(offset) * time.Second)
 		switch {
 		case !begin.IsZero() && at.Before(begin):
