@@ -195,10 +195,10 @@ func tenantOf(r api.RetentionRule) string {
 func logRules(log *slog.Logger, rules []perdure.Retention) {
 	for _, r := range rules {
 		rule := api.NewRetentionRule(r)
-		then := "erase"
+		said := []any{"tenant", tenantOf(rule), "flow", cmp.Or(r.Flow, "all"), "keep", rule.Keep, "then", "erase"}
 		if r.Archive {
-			then = "archive"
+			said = append(said[:len(said)-1], "archive", "keep-archived", cmp.Or(rule.KeepArchived, api.Forever))
 		}
-		log.Info("retention", "tenant", tenantOf(rule), "flow", cmp.Or(r.Flow, "all"), "keep", rule.Keep, "then", then, "keep-archived", cmp.Or(rule.KeepArchived, api.Forever))
+		log.Info("retention", said...)
 	}
 }

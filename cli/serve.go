@@ -24,6 +24,7 @@ import (
 	"github.com/perdure/perdure/server/agentkit"
 	"github.com/perdure/perdure/server/mcpface"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // serveCommand returns the command that serves the API for others.
@@ -46,7 +47,8 @@ func serveCommand(a *app) *cobra.Command {
 store or from a file; create the first one on the store itself, as in the example.
 
 SIGTERM or Ctrl-C ends it in order: /readyz fails, streams are told to connect
-elsewhere, and runs are handed over to other workers after their current step.
+elsewhere, and runs are handed over to other workers: at once between two steps, and
+within a step when it ends or --grace is over.
 
 If the store's engine, such as PostgreSQL, cannot be reached when it starts, it
 listens, is not ready, and tries again until it is.`,
@@ -59,6 +61,9 @@ listens, is not ready, and tries again until it is.`,
 			}
 			if auth != "store" && auth != "none" {
 				return exit.Usage(fmt.Errorf("--auth is store or none, not %q", auth))
+			}
+			if err := checkWork(o); err != nil {
+				return err
 			}
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
@@ -168,7 +173,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
 	f.BoolVar(&noConsole, "no-console", false, "do not serve the web console at /console/")
-	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
+	addWork(f, &o)
 	f.StringToInt64Var(&limits, "limits", nil, "limits of what is in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
@@ -328,6 +333,22 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 }
 
+// addWork adds the flags of everything that executes runs.
+func addWork(f *pflag.FlagSet, o *perdure.Options) {
+	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
+	f.DurationVar(&o.Grace, "grace", 0, "how long running steps may go on when it is stopped; 0 means 10s")
+}
+
+func checkWork(o perdure.Options) error {
+	if o.Concurrency < 0 {
+		return exit.Usage(errors.New("--concurrency is how many runs may be executed at a time"))
+	}
+	if o.Grace < 0 {
+		return exit.Usage(errors.New("--grace is how long running steps may go on, such as 2m"))
+	}
+	return nil
+}
+
 // workerCommand returns the command that executes runs and serves nothing.
 func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
@@ -337,8 +358,8 @@ func workerCommand(a *app) *cobra.Command {
 		Use:   "worker",
 		Short: "execute the runs of a store",
 		Long: `Executes the runs of a store until it is stopped. Start as many as you like. The
-first interrupt or SIGTERM hands over runs that are between two steps and lets
-running steps end. A worker that is killed loses nothing that is recorded, and others
+first interrupt or SIGTERM hands over runs that are between two steps, and lets
+running steps go on for --grace. A worker that is killed loses nothing that is recorded, and others
 take over its runs when its lease expires. If the store's engine, such as PostgreSQL,
 cannot be reached, it tries again until it can.`,
 		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
@@ -347,8 +368,8 @@ cannot be reached, it tries again until it can.`,
 			if c.Flags().Changed("server") {
 				return exit.Usage(errors.New("a worker needs --store: it executes runs where they are kept"))
 			}
-			if o.Concurrency < 0 {
-				return exit.Usage(errors.New("--concurrency is how many runs may be executed at a time"))
+			if err := checkWork(o); err != nil {
+				return err
 			}
 			url, err := a.conn.StoreHere()
 			if err != nil {
@@ -374,7 +395,7 @@ cannot be reached, it tries again until it can.`,
 			return rt.Work(c.Context())
 		},
 	}
-	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
+	addWork(c.Flags(), &o)
 	keep.add(c.Flags())
 	send.add(c.Flags())
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")

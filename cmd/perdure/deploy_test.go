@@ -77,17 +77,17 @@ func everyDeployment(t *testing.T) []deployed {
 	settings := deployFile(t, "systemd/perdure.env")
 	for _, name := range []string{"systemd/perdure.service", "systemd/perdure-worker@.service"} {
 		unit := deployFile(t, name)
-		m := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/perdure (\w+) \$(\w+)$`).FindStringSubmatch(unit)
+		m := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/perdure (\w+) (.*)\$(\w+)$`).FindStringSubmatch(unit)
 		if m == nil {
 			t.Fatalf("%s has no ExecStart", name)
 		}
 		// The flags of the unit itself, and those that the settings propose.
-		flags := regexp.MustCompile(`(?m)^(?:Environment="?|#)`+m[2]+`=([^"\n]*)`).FindAllStringSubmatch(unit+"\n"+settings, -1)
+		flags := regexp.MustCompile(`(?m)^(?:Environment="?|#)`+m[3]+`=([^"\n]*)`).FindAllStringSubmatch(unit+"\n"+settings, -1)
 		if len(flags) != 2 {
-			t.Fatalf("%s has %d values of %s", name, len(flags), m[2])
+			t.Fatalf("%s has %d values of %s", name, len(flags), m[3])
 		}
 		for _, f := range flags {
-			all = append(all, deployed{file: name, name: m[1], args: append([]string{m[1]}, strings.Fields(f[1])...)})
+			all = append(all, deployed{file: name, name: m[1], args: append([]string{m[1]}, strings.Fields(m[2]+f[1])...)})
 		}
 	}
 
@@ -218,7 +218,7 @@ func TestDeployedPodsDrain(t *testing.T) {
 		}
 		drained++
 		p.signal(syscall.SIGTERM).ends(0)
-		if log := p.err.String(); !strings.Contains(log, "run released") || !strings.Contains(log, "msg=stopped") {
+		if log := p.err.String(); !strings.Contains(log, "run released") || !strings.Contains(log, "msg=stopped") || strings.Contains(log, "lost") {
 			t.Errorf("it did not hand over the run and end in order: %s", log)
 		}
 		break

@@ -286,10 +286,15 @@ func (p *Pass) Release() {
 	_ = p.commitBeside(func() batch {
 		return batch{
 			lines: []threads.Line{{Kind: journal.Released}},
-			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },
+			then:  func() { p.seal(errReleased) },
 		}
 	})
 }
+
+var errReleased = fmt.Errorf("%w: the worker stopped", fault.ErrFenced)
+
+// Released reports whether the pass was handed over while a step was running.
+func (p *Pass) Released() bool { return errors.Is(p.Err(), errReleased) }
 
 // Settled reports whether the pass's last entry also removed the thread's hint
 // and updated its summary. It is meaningful once the pass has been executed.

@@ -119,7 +119,9 @@ func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h 
 	w.run(p, run.Flow)
 	p.Over()
 	if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
-		w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
+		if !p.Released() { // that has been said
+			w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
+		}
 		if errors.Is(err, fault.ErrErased) {
 			return nil, h, err
 		}
