@@ -87,6 +87,22 @@ test("what others wrote is text", async () => {
   expect(await page.title()).toBe("<b>bold</b> – Perdure");
 });
 
+test("tokens are those of the run that is shown, and the tab says what the thread is called", async () => {
+  const thread = await stage.run("desk", "Hello", { title: "Gift\u202efdp.exe" });
+  const over = async () => until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  await over();
+  await stage.api("POST", `/v1/threads/${thread}/runs`, { flow: "desk", input: "Hello again" });
+  await over();
+  const { runs } = await stage.api<{ runs: { id: string; spent: { tokens: number } }[] }>("GET", `/v1/threads/${thread}`);
+  expect(new Set(runs.map((run) => run.spent.tokens)).size).toBe(2);
+  const page = await open();
+  for (const run of runs) {
+    await page.goto(`${stage.url}/console/threads/${thread}?run=${run.id}`);
+    await page.getByRole("banner").or(page.locator("header")).getByText(`${run.spent.tokens} tokens`, { exact: true }).first().waitFor();
+  }
+  await expect.poll(() => page.title()).toBe("Gift⟨U+202E⟩fdp.exe – Perdure");
+});
+
 test("the inspector is as wide as one likes", async () => {
   const thread = await stage.run("order", { item: "spoon", count: 1 });
   await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
