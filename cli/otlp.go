@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -36,10 +37,13 @@ type sending struct {
 func (s *sendFlags) open(ctx context.Context, a *app) (*sending, error) {
 	log := a.logger()
 	env := a.term.Env
-	wanted := env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-	wanted = wanted && env("OTEL_SDK_DISABLED") != "true" && env("OTEL_TRACES_EXPORTER") != "none"
+	wanted := s.url != "" || env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	off := strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(env("OTEL_TRACES_EXPORTER"), "none")
 	switch {
-	case s.url == "" && !wanted:
+	case off && s.url != "":
+		log.Warn("--otlp is not heeded: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER switches traces off")
+		return &sending{log: log}, nil
+	case off || !wanted:
 		return &sending{log: log}, nil
 	case telemetry.Open == nil && s.url != "":
 		return nil, exit.Usage(errors.New("--otlp needs the exporter, which this program does not link: import github.com/perdure/perdure/otel/otlp in it"))
@@ -57,11 +61,11 @@ func (s *sendFlags) open(ctx context.Context, a *app) (*sending, error) {
 // logged.
 func (s *sending) observer(log bool) perdure.Observer {
 	var all []perdure.Observer
-	if log {
-		all = append(all, transitions{s.log})
-	}
 	if s.Telemetry != nil {
 		all = append(all, s.Telemetry)
+	}
+	if log {
+		all = append(all, newTransitions(s.log)) // with the contexts that have spans
 	}
 	if s.metrics != nil {
 		all = append(all, s.metrics)

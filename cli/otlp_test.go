@@ -1,9 +1,20 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"regexp"
+	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/otel"
 )
 
 // A program that does not link the exporter says so, and what to do.
@@ -12,4 +23,65 @@ func TestOTLPNeedsTheExporter(t *testing.T) {
 	for _, command := range []string{"serve", "worker"} {
 		p.run("", command, "--otlp", "http://127.0.0.1:4318").want(exit.BadUsage, "import github.com/perdure/perdure/otel/otlp")
 	}
+}
+
+// OpenTelemetry's variables switch traces off, also those of the flag.
+func TestTracesAreSwitchedOff(t *testing.T) {
+	telemetry.Open = func(context.Context, telemetry.Options) (telemetry.Telemetry, error) {
+		return otel.New(otel.Options{}), nil
+	}
+	defer func() { telemetry.Open = nil }()
+	const url = "http://127.0.0.1:4318"
+	for _, one := range []struct {
+		url, name, value string
+		sends, warns     bool
+	}{
+		{url: url, sends: true},
+		{name: "OTEL_EXPORTER_OTLP_ENDPOINT", value: url, sends: true},
+		{url: url, name: "OTEL_SDK_DISABLED", value: "TRUE", warns: true},
+		{url: url, name: "OTEL_SDK_DISABLED", value: "false", sends: true},
+		{url: url, name: "OTEL_TRACES_EXPORTER", value: "none", warns: true},
+		{name: "OTEL_SDK_DISABLED", value: "true"},
+	} {
+		var said bytes.Buffer
+		env := func(name string) string {
+			if name == one.name {
+				return one.value
+			}
+			return ""
+		}
+		s, err := (&sendFlags{url: one.url}).open(t.Context(), &app{term: &terminal.Terminal{Env: env, Err: &said}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sends := s.Telemetry != nil; sends != one.sends || strings.Contains(said.String(), one.name) != one.warns && one.name != "" {
+			t.Errorf("%+v: it sends: %v, and says %q", one, sends, &said)
+		}
+	}
+}
+
+// The lines about a run have the ids of its trace.
+func TestTransitionsNameTheTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tel := otel.New(otel.Options{})
+		var lines bytes.Buffer
+		s := &sending{tel, slog.New(tel.LogHandler(slog.NewTextHandler(&lines, nil))), nil}
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ int) (bool, error) {
+			return perdure.Ask[bool](ctx, "q", perdure.Question{Prompt: "Yes?"})
+		})
+		k := kit.New(t, nil, perdure.Options{Observer: s.observer(true)}, flow)
+		k.StartOn("t", "f", 1)
+		run := k.WaitFor("t", perdure.Suspended)
+		kit.NoErr(t, k.AnswerAsk(run.Asks[0].ID, perdure.Answer{Value: true}))
+		k.WaitFor("t", perdure.Succeeded)
+		k.Stop()
+		traces, said := map[string]bool{}, ""
+		for _, line := range regexp.MustCompile(`msg="run (\w+)" .*trace_id=(\w{32}) span_id=\w{16}`).FindAllStringSubmatch(lines.String(), -1) {
+			said += line[1] + " "
+			traces[line[2]] = true
+		}
+		if said != "claimed suspended claimed ended " || len(traces) != 1 {
+			t.Errorf("the lines with a trace are %q, of %d traces:\n%s", said, len(traces), &lines)
+		}
+	})
 }

@@ -219,39 +219,6 @@ func limitsOf(given map[string]int64, l *server.Limits) error {
 	return nil
 }
 
-// transitions logs the changes of runs, one line each.
-type transitions struct{ log *slog.Logger }
-
-var _ perdure.Observer = transitions{}
-
-// StepStarted does nothing.
-func (transitions) StepStarted(ctx context.Context, _ perdure.StepInfo) (context.Context, func(error)) {
-	return ctx, func(error) {}
-}
-
-// Committed logs a change of a run's status.
-func (t transitions) Committed(e perdure.Event) {
-	about := []any{"thread", e.Thread, "run", e.Run}
-	add := func(name, value string) {
-		if value != "" {
-			about = append(about, name, value)
-		}
-	}
-	switch e.Kind {
-	case "claimed", "suspended", "released":
-		add("worker", e.Worker)
-	case "ended":
-		add("status", string(e.Status))
-		add("error", e.Error)
-	case "blocked", "quarantined":
-		add("reason", e.Reason)
-		add("error", e.Error)
-	default:
-		return
-	}
-	t.log.Info("run "+e.Kind, about...)
-}
-
 // shutdownGrace is how long requests may take to end when a server stops.
 const shutdownGrace = 5 * time.Second
 

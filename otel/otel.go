@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/perdure/perdure"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -65,6 +66,9 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// methods are those that name a span.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
+
 // Handler traces the requests that a handler serves. They continue the trace of their
 // traceparent, and runs that they start continue theirs. Requests for the state of the
 // server, and the files of the console, are not traced.
@@ -73,10 +77,13 @@ func (t *Telemetry) Handler(next http.Handler) http.Handler {
 		otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithFilter(func(r *http.Request) bool { return isCall(r.URL.Path) }),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
-			if r.Pattern != "" {
+			switch {
+			case r.Pattern != "":
 				return r.Pattern
+			case slices.Contains(methods, r.Method):
+				return r.Method
 			}
-			return r.Method
+			return "HTTP" // as the conventions have it: callers may send any word
 		}))
 	return traced
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -388,6 +390,32 @@ func TestRequestsAreTraced(t *testing.T) {
 		if traced {
 			if want := fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%s-01", spans[0].SpanContext.SpanID()); recorded != want {
 				t.Errorf("a run started by %s is recorded with %q, want %q", path, recorded, want)
+			}
+		}
+	}
+	sent.Reset()
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("WEIRD7", "/v1/runs", nil))
+	if name := sent.GetSpans()[0].Name; name != "HTTP" {
+		t.Errorf("a caller names a span %q", name)
+	}
+}
+
+// docs/tracing.md names every attribute that the sources do.
+func TestAttributesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/tracing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`"((gen_ai|perdure)\.[a-z_.]+)"`)
+	for _, file := range []string{"span.go", "../agent/annotate.go"} {
+		source, err := os.ReadFile(file)
+		found := name.FindAllSubmatch(source, -1)
+		if err != nil || len(found) == 0 {
+			t.Fatal(file, err)
+		}
+		for _, one := range found {
+			if !bytes.Contains(page, []byte("`"+string(one[1])+"`")) {
+				t.Errorf("docs/tracing.md lacks %s of %s", one[1], file)
 			}
 		}
 	}

@@ -7,7 +7,8 @@
 //	import _ "github.com/perdure/perdure/otel/otlp"
 //
 // A collector that is slow or cannot be reached neither delays nor fails a run: spans
-// wait in memory, up to a bound, and are then dropped.
+// wait in memory, up to OTEL_BSP_MAX_QUEUE_SIZE of them and for up to
+// OTEL_BSP_EXPORT_TIMEOUT a batch, and are then dropped.
 package otlp
 
 import (
@@ -18,8 +19,8 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/telemetry"
@@ -60,15 +61,19 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if err := checkEnvironment(o.Logger); err != nil {
+		return nil, err
+	}
 	var to []otlptracehttp.Option
 	if o.URL != "" {
-		u, err := url.Parse(o.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("otlp: %q is not the address of a collector, such as http://127.0.0.1:4318", o.URL)
+		u, err := parseURL(o.URL)
+		if err != nil {
+			return nil, fmt.Errorf("otlp: %w", err)
 		}
 		to = append(to, otlptracehttp.WithEndpointURL(strings.TrimSuffix(u.String(), "/")+"/v1/traces"))
 	}
-	to = append(to, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: 20 * time.Second}))
+	// The batch's own time, OTEL_BSP_EXPORT_TIMEOUT, says for how long.
+	to = append(to, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second}))
 	exporter, err := otlptracehttp.New(ctx, to...)
 	if err != nil {
 		return nil, fmt.Errorf("otlp: %w", err)
@@ -83,36 +88,38 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}
 	return otel.New(otel.Options{Content: o.Content, Provider: []sdk.TracerProviderOption{
-		sdk.WithBatcher(&delivery{SpanExporter: exporter, log: o.Logger}), sdk.WithResource(of)}}), nil
+		sdk.WithSpanProcessor(newDelivery(exporter, o.Logger)), sdk.WithResource(of)}}), nil
 }
 
-// delivery is an exporter that says once that it cannot deliver, instead of each time.
-type delivery struct {
-	sdk.SpanExporter
-	log *slog.Logger
-
-	mu     sync.Mutex
-	failed bool
-	lost   int
-}
-
-// ExportSpans implements sdk.SpanExporter. It returns no error: OpenTelemetry would
-// write it to the standard error of the process.
-func (d *delivery) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := d.SpanExporter.ExportSpans(ctx, spans)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// parseURL reads the address of a collector. Its errors do not repeat credentials.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
 	switch {
-	case err != nil && errors.Is(err, context.Canceled):
-	case err != nil:
-		d.lost += len(spans)
-		if !d.failed {
-			d.log.Warn("traces cannot be delivered, and are dropped until they can; runs are not affected", "error", err)
+	case err == nil && u.User != nil:
+		return nil, errors.New("the address of the collector must hold no credentials: put them into OTEL_EXPORTER_OTLP_HEADERS")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%q is not the address of a collector, such as http://127.0.0.1:4318", text)
+	}
+	return u, nil
+}
+
+// samplers are the values of OTEL_TRACES_SAMPLER that OpenTelemetry's SDK knows.
+var samplers = []string{"", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
+
+// checkEnvironment reports variables that OpenTelemetry would ignore without a word.
+func checkEnvironment(log *slog.Logger) error {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if text := os.Getenv(name); text != "" {
+			if _, err := parseURL(text); err != nil {
+				return fmt.Errorf("otlp: %s: %w", name, err)
+			}
 		}
-		d.failed = true
-	case d.failed:
-		d.log.Info("traces are delivered again", "lost", d.lost)
-		d.failed, d.lost = false, 0
+	}
+	if protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol == "grpc" {
+		log.Warn("traces are sent over HTTP, not gRPC as OTEL_EXPORTER_OTLP_PROTOCOL says; the usual port is 4318")
+	}
+	if name := os.Getenv("OTEL_TRACES_SAMPLER"); !slices.Contains(samplers, strings.ToLower(strings.TrimSpace(name))) {
+		log.Warn("OTEL_TRACES_SAMPLER names no sampler that this program has; parentbased_always_on is used", "sampler", name)
 	}
 	return nil
 }

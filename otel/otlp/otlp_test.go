@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/otel"
 	"github.com/perdure/perdure/otel/otlp"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/memstore"
@@ -222,13 +223,18 @@ func TestTraceThroughAKill(t *testing.T) {
 
 // lockedBuffer is a buffer for several goroutines.
 type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu   sync.Mutex
+	b    bytes.Buffer
+	news chan struct{} // has an element if something was written
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
 	return l.b.Write(p)
 }
 
@@ -238,66 +244,146 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// A collector that is not there, or never answers, fails no run, and is reported once.
-func TestCollectorThatDoesNotAnswer(t *testing.T) {
+// traced opens a runtime that sends its spans to url, and returns what executes n runs,
+// of four spans each, and the lines of the log.
+func traced(t *testing.T, url string) (*otel.Telemetry, func(n int), *lockedBuffer) {
+	lines := lockedBuffer{news: make(chan struct{}, 1)}
+	tel, err := otlp.New(t.Context(), otlp.Options{URL: url, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), "memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := perdure.New(t.Context(), s, perdure.Options{Observer: tel, Version: "test"}, pair("nowhere"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tel, func(n int) {
+		ctx, stop := context.WithCancel(t.Context())
+		worked := make(chan error)
+		go func() { worked <- rt.Work(ctx) }()
+		for i := range n {
+			run, err := rt.Start(ctx, perdure.StartRequest{Flow: "pair", Input: i})
+			if err == nil {
+				run, err = rt.WaitEnd(ctx, run.Thread, run.ID)
+			}
+			if err != nil || run.Status != perdure.Succeeded {
+				t.Fatal(run, err)
+			}
+		}
+		stop()
+		if err := <-worked; err != nil {
+			t.Error(err)
+		}
+	}, &lines
+}
+
+// count says how many of the log's lines hold a text.
+func (l *lockedBuffer) count(text string) int { return strings.Count(l.String(), text) }
+
+// nobody returns an address at which nobody listens.
+func nobody(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := "http://" + l.Addr().String()
-	l.Close()
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A collector that is not there, or never answers, fails no run. That is reported once,
+// and at the end how many spans are lost: also those that found the queue full.
+func TestCollectorThatDoesNotAnswer(t *testing.T) {
 	held := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
 	defer silent.Close()
 	defer close(held)
-	for name, url := range map[string]string{"gone": gone, "silent": silent.URL} {
+	urls := map[string]string{"gone": "http://" + nobody(t), "silent": silent.URL}
+	for name, most := range map[string]string{"gone": "7", "silent": "7", "gone for long": "", "silent for long": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
-			t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "50")
-			var lines lockedBuffer
-			tel, err := otlp.New(t.Context(), otlp.Options{URL: url, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
-			if err != nil {
-				t.Fatal(err)
+			t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", most)
+			if most == "" {
+				t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "20") // batches are dropped, the queue never fills
 			}
-			s, err := store.Open(t.Context(), "memory:")
-			if err != nil {
-				t.Fatal(err)
+			url, _, _ := strings.Cut(name, " ")
+			tel, execute, lines := traced(t, urls[url])
+			execute(10)
+			if most == "" {
+				_ = tel.Flush(t.Context())
 			}
-			rt, err := perdure.New(t.Context(), s, perdure.Options{Observer: tel, Version: "test"}, pair("nowhere"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			worked := make(chan error)
-			go func() { worked <- rt.Work(ctx) }()
-			for i := range 50 {
-				run, err := rt.Start(ctx, perdure.StartRequest{Flow: "pair", Input: i})
-				if err == nil {
-					run, err = rt.WaitEnd(ctx, run.Thread, run.ID)
-				}
-				if err != nil || run.Status != perdure.Succeeded {
-					t.Fatal(run, err)
-				}
-				_ = tel.Flush(ctx)
-			}
-			stop()
-			if err := <-worked; err != nil {
-				t.Error(err)
+			if n := lines.count("traces cannot be delivered"); n != 1 {
+				t.Errorf("before the end, it is reported %d times:\n%s", n, lines)
 			}
 			last, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			_ = tel.Shutdown(last)
-			if n := strings.Count(lines.String(), "traces cannot be delivered"); n != 1 {
-				t.Errorf("it is reported %d times:\n%s", n, lines.String())
+			if n := lines.count("traces cannot be delivered"); n != 1 {
+				t.Errorf("it is reported %d times:\n%s", n, lines)
+			}
+			if lines.count("could not be delivered\" lost=40\n") != 1 {
+				t.Errorf("the log does not say that 40 spans are lost:\n%s", lines)
 			}
 		})
 	}
 }
 
+// Spans wait for a collector that is started late, and all of them arrive.
+func TestCollectorThatComesBack(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+	at := nobody(t)
+	tel, execute, lines := traced(t, "http://"+at)
+	execute(10)
+	<-lines.news
+	flushed := make(chan error, 1)
+	go func() { flushed <- tel.Flush(t.Context()) }()
+	e := newEndpoint(t)
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Skip("the port is taken:", err)
+	}
+	late := &httptest.Server{Listener: l, Config: &http.Server{Handler: e.Config.Handler}}
+	late.Start()
+	defer late.Close()
+	if err := <-flushed; err != nil {
+		t.Fatal(err)
+	}
+	if n := len(e.await(t, "pass")); n != 40 {
+		t.Errorf("%d spans arrive, want all 40", n)
+	}
+	if lines.count("traces cannot be delivered") != 1 || lines.count("delivered again\" lost=0") != 1 {
+		t.Errorf("the log says:\n%s", lines)
+	}
+	if err := tel.Shutdown(t.Context()); err != nil || lines.count("lost") != 1 {
+		t.Errorf("after the end (%v), the log says:\n%s", err, lines)
+	}
+}
+
 func TestWrongAddress(t *testing.T) {
-	for _, url := range []string{"127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://", "://"} {
-		if _, err := otlp.New(t.Context(), otlp.Options{URL: url}); err == nil {
-			t.Errorf("%s is taken for the address of a collector", url)
+	for _, url := range []string{"127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://", "://", "http://ann:secret@127.0.0.1:4318"} {
+		if _, err := otlp.New(t.Context(), otlp.Options{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s as the address of a collector: %v", url, err)
 		}
+		t.Run("OTEL_EXPORTER_OTLP_ENDPOINT", func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+			if _, err := otlp.New(t.Context(), otlp.Options{}); err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_ENDPOINT: ") {
+				t.Errorf("%s as the address of a collector: %v", url, err)
+			}
+		})
+	}
+}
+
+// Variables that cannot be heeded are reported.
+func TestEnvironmentIsChecked(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	t.Setenv("OTEL_TRACES_SAMPLER", "sometimes")
+	var lines lockedBuffer
+	if _, err := otlp.New(t.Context(), otlp.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	if lines.count("gRPC") != 1 || lines.count("sampler=sometimes") != 1 {
+		t.Errorf("the log says:\n%s", &lines)
 	}
 }
