@@ -56,6 +56,14 @@ type Freezer interface {
 	Freeze(ctx context.Context, name string) error
 }
 
+// Identified is implemented by a Place that can be told from another with the same URL,
+// such as a mount point without its disk. An object that is not there was deleted only if
+// the place is the one that it was written to.
+type Identified interface {
+	// ID returns a text that no other place has; "" if that is not known.
+	ID() string
+}
+
 var (
 	// ErrNotFound: the place has no object of that name.
 	ErrNotFound = errors.New("archive: no such object")

@@ -3,8 +3,10 @@ package archive_test
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,8 +49,106 @@ func TestDirHidesAndClearsParts(t *testing.T) {
 	if err := p.Delete(t.Context(), "a/x"); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(path); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(path); err != nil || len(left) != 1 || left[0].Name() != archive.MarkFile {
 		t.Errorf("a delete left %v, %v", left, err)
+	}
+}
+
+// away moves a folder elsewhere, as if its disk were unmounted, and leaves a mount point
+// unless the folder is below one. It returns what brings it back.
+func away(t *testing.T, path string, below bool) (back func()) {
+	t.Helper()
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(path, path+".disk")
+	if !below {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		t.Helper()
+		if !below {
+			if left, err := os.ReadDir(path); err != nil || len(left) != 0 {
+				t.Errorf("the mount point has %v, %v", left, err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the folder was created: %v", err)
+		}
+		move(path+".disk", path)
+	}
+}
+
+// TestDirThatVanishes: a folder whose disk is gone has no objects, and nothing is taken
+// for deleted, or written, until the disk is back.
+func TestDirThatVanishes(t *testing.T) {
+	for name, below := range map[string]bool{"mount point": false, "below it": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "place")
+			p, err := archive.Dir(path)
+			if err == nil {
+				err = p.Put(t.Context(), "a/x", strings.NewReader("x"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := away(t, path, below)
+			_, getErr := archivetest.Read(t.Context(), p, "a/x")
+			var listErr error
+			for name, err := range p.List(t.Context(), "a/", "") {
+				if listErr = err; err == nil {
+					t.Errorf("List yields %q", name)
+				}
+			}
+			for what, err := range map[string]error{
+				"Put": p.Put(t.Context(), "a/y", strings.NewReader("y")), "Delete": p.Delete(t.Context(), "a/x"), "Get": getErr, "List": listErr,
+			} {
+				if !errors.Is(err, archive.ErrUnavailable) || !strings.Contains(err.Error(), "mount its disk") {
+					t.Errorf("%s: %v; want ErrUnavailable", what, err)
+				}
+			}
+			back()
+			// It vanishes while an object is written: nobody may rely on that.
+			err = p.Put(t.Context(), "b/z", during(func() error { back = away(t, path, below); return io.EOF }))
+			if !errors.Is(err, archive.ErrUnavailable) {
+				t.Errorf("Put meanwhile: %v; want ErrUnavailable", err)
+			}
+			back()
+			if got, err := archivetest.Read(t.Context(), p, "a/x"); err != nil || string(got) != "x" {
+				t.Errorf("it holds %q, %v", got, err)
+			}
+			if err := p.Delete(t.Context(), "a/x"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDirIsMarkedOnce: processes that open a folder at the same time agree on its id.
+func TestDirIsMarkedOnce(t *testing.T) {
+	path := t.TempDir()
+	ids := make([]string, 8)
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			p, err := archive.Dir(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = p.(archive.Identified).ID()
+		})
+	}
+	all.Wait()
+	if one := slices.Compact(ids); len(one) != 1 || one[0] == "" {
+		t.Errorf("the ids are %q", ids)
 	}
 }
 

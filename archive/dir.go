@@ -30,6 +30,10 @@ func init() {
 // Dir returns the place in a folder, which it creates if there is none, unlike Open. An object
 // is a file: it is written under another name, synced and renamed, and then its
 // folder is synced. Only the user of the process may read what it creates.
+//
+// The file [MarkFile] in it identifies the place. If that is gone, or another one, since
+// the disk of the folder is not mounted, all methods return ErrUnavailable, and nothing is
+// created there.
 func Dir(path string) (Place, error) {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -38,12 +42,16 @@ func Dir(path string) (Place, error) {
 	if err != nil {
 		return nil, failed("opening", path, err)
 	}
-	return &dir{path}, nil
+	d := &dir{path: path}
+	if err := d.identify(); err != nil {
+		return nil, failed("opening", path, err)
+	}
+	return d, nil
 }
 
 // failed returns an error of the file system as one of the archive.
 func failed(doing, name string, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInvalid) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	kind := ErrUnavailable
@@ -53,9 +61,16 @@ func failed(doing, name string, err error) error {
 	return fmt.Errorf("%w: %s %s: %w", kind, doing, name, err)
 }
 
-type dir struct{ path string }
+type dir struct {
+	path string
+	id   string      // see mark.go; "" if the folder could not be marked
+	info os.FileInfo // of the folder
+}
 
-var _ Place = (*dir)(nil)
+var (
+	_ Place      = (*dir)(nil)
+	_ Identified = (*dir)(nil)
+)
 
 // partMark begins the names of files that are being written. No object's name has
 // a part that begins with a dot.
@@ -75,6 +90,9 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader) error {
 	path, err := d.file(name)
 	if err != nil {
 		return err
+	}
+	if err := d.check(); err != nil {
+		return failed("writing", name, err)
 	}
 	from := &source{r: r}
 	if err = d.put(ctx, path, from); from.err != nil {
@@ -100,7 +118,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
 	folder := filepath.Dir(path)
-	f, err := create(path)
+	f, err := d.create(path)
 	if err != nil {
 		return err
 	}
@@ -122,15 +140,18 @@ func (d *dir) put(ctx context.Context, path string, r io.Reader) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return d.syncUp(folder)
+	if err := d.syncUp(folder); err != nil {
+		return err
+	}
+	return d.check()
 }
 
 // create creates the file that an object is written to, and its folder, which others
 // may remove as long as it is empty.
-func create(path string) (f *os.File, err error) {
+func (d *dir) create(path string) (f *os.File, err error) {
 	folder, name := filepath.Split(path)
 	for range 100 {
-		if err := os.MkdirAll(folder, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.mkdir(filepath.Clean(folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		if f, err = os.CreateTemp(folder, partMark+name+"-"); !errors.Is(err, fs.ErrNotExist) {
@@ -138,6 +159,20 @@ func create(path string) (f *os.File, err error) {
 		}
 	}
 	return f, err
+}
+
+// mkdir creates a folder of the place and those above it, but not the place.
+func (d *dir) mkdir(folder string) error {
+	if folder == d.path {
+		return nil
+	}
+	if err := d.mkdir(filepath.Dir(folder)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // syncUp syncs a folder and those above it in the place, any of which may be new.
@@ -160,7 +195,9 @@ func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s in %s", ErrNotFound, name, d.URL())
+		if err = d.check(); err == nil {
+			return nil, fmt.Errorf("%w: %s in %s", ErrNotFound, name, d.URL())
+		}
 	}
 	if err != nil {
 		return nil, failed("reading", name, err)
@@ -187,6 +224,9 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := d.check(); err != nil {
+		return failed("deleting", name, err)
+	}
 	folder := filepath.Dir(path)
 	for _, file := range append(leftParts(path), path) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +239,7 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	if err := syncFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed("deleting", name, err)
 	}
-	return nil
+	return failed("deleting", name, d.check())
 }
 
 // leftParts returns the files that writers of an object left behind when they died,
@@ -209,7 +249,7 @@ func leftParts(path string) []string {
 	folder, name := filepath.Split(path)
 	files, _ := os.ReadDir(folder)
 	others := slices.ContainsFunc(files, func(f fs.DirEntry) bool {
-		return f.Name() != name && !strings.HasPrefix(f.Name(), partMark)
+		return f.Name() != name && f.Name() != MarkFile && !strings.HasPrefix(f.Name(), partMark)
 	})
 	var parts []string
 	for _, f := range files {
@@ -245,6 +285,9 @@ func (d *dir) List(ctx context.Context, prefix, after string) iter.Seq2[string, 
 			}
 			return errors.Join(err, ctx.Err())
 		})
+		if err == nil {
+			err = d.check() // what it has not found need not be gone
+		}
 		if err != nil {
 			yield("", failed("listing", d.URL(), err))
 			return

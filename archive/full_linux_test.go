@@ -54,6 +54,30 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDiskVanishes: a disk that cannot be marked is told from its mount point too.
+func TestReadOnlyDiskVanishes(t *testing.T) {
+	mnt := t.TempDir()
+	if err := syscall.Mount("tmpfs", mnt, "tmpfs", syscall.MS_RDONLY, ""); err != nil {
+		t.Skipf("needs the right to mount: %v", err)
+	}
+	p, err := archive.Open(t.Context(), "file:"+mnt)
+	if err == nil {
+		_, err = archivetest.Read(t.Context(), p, "a/x")
+	}
+	if !errors.Is(err, archive.ErrNotFound) {
+		t.Errorf("Get of a missing object: %v; want ErrNotFound", err)
+	}
+	if err := syscall.Unmount(mnt, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archivetest.Read(t.Context(), p, "a/x"); !errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("Get without the disk: %v; want ErrUnavailable", err)
+	}
+	if err := p.Delete(t.Context(), "a/x"); !errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("Delete without the disk: %v; want ErrUnavailable", err)
+	}
+}
+
 // TestReaderFails: an error of what is written is not one of the archive.
 func TestReaderFails(t *testing.T) {
 	p, err := archive.Dir(t.TempDir())

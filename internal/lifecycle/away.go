@@ -24,11 +24,14 @@ import (
 type Objects interface {
 	// Purge deletes all objects of the thread with a first name.
 	Purge(ctx context.Context, self string) error
-	// Holds reports whether an object that was written to a place is here: the place
-	// may have another URL by now.
-	Holds(ctx context.Context, place, object string) (bool, error)
-	// URL names the place.
+	// Holds reports whether the place is the one that an object of a thread, or any if
+	// that is "", was written to: it may have another URL by now.
+	Holds(ctx context.Context, a *threads.Archived, object string) (bool, error)
+	// Missing returns the error for a thread whose object is in another place.
+	Missing(a *threads.Archived) error
+	// URL names the place, and ID tells it from others, if it can be.
 	URL() string
+	ID() string
 }
 
 // PutAway removes a thread whose archive is complete from the store. The cell of the
@@ -152,7 +155,7 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 			if now == nil || now.Live() != name {
 				return now, threads.ErrNothing
 			}
-			return &threads.Archived{State: threads.Erasing, From: name, Place: now.Place}, nil
+			return &threads.Archived{State: threads.Erasing, From: name, Place: now.Place, In: now.In}, nil
 		})
 		return err
 	}
@@ -172,7 +175,7 @@ func (r *Control) redactArchived(ctx context.Context, name string) error {
 		if a == nil || a.Live() != name {
 			return a, threads.ErrNothing
 		}
-		return &threads.Archived{State: a.State, From: a.From, Name: a.Name, Place: a.Place, Object: a.Object, Tries: a.Tries}, nil
+		return &threads.Archived{State: a.State, From: a.From, Name: a.Name, Place: a.Place, In: a.In, Object: a.Object, Tries: a.Tries}, nil
 	})
 	return err
 }
@@ -187,7 +190,7 @@ func (e *eraser) canPurge(ctx context.Context, name string) error {
 	if reached, err := e.life.reachesObjects(ctx, a); reached || err != nil {
 		return err
 	}
-	return noArchive(a)
+	return e.life.noArchive(a)
 }
 
 // reachesObjects reports whether this process has the archive that the objects of a
@@ -196,11 +199,14 @@ func (r *Control) reachesObjects(ctx context.Context, a *threads.Archived) (bool
 	if r.objects == nil {
 		return false, nil
 	}
-	return r.objects.Holds(ctx, a.Place, a.Object)
+	return r.objects.Holds(ctx, a, a.Object)
 }
 
 // noArchive says that what is in the archive cannot be reached.
-func noArchive(a *threads.Archived) error {
+func (r *Control) noArchive(a *threads.Archived) error {
+	if r.objects != nil {
+		return r.objects.Missing(a)
+	}
 	return fmt.Errorf("%w: thread %s has an object in the archive %s, which this process was not given; set Options.Archive, or --archive URL", fault.ErrInvalid, a.ID, a.Place)
 }
 
@@ -249,7 +255,7 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 	if reached, err := r.reachesObjects(ctx, a); err != nil {
 		return err
 	} else if !reached {
-		return noArchive(a)
+		return r.noArchive(a)
 	}
 	// Nobody comes to depend on it: its journal is gone.
 	if err := e.dependents(ctx, threads.Seen(self, &journal.Thread{ID: a.ID})); err != nil {
@@ -354,7 +360,7 @@ func (r *Control) beginErasing(ctx context.Context, self string) (*threads.Archi
 		case a.State == threads.Erasing:
 			return a, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, IDCell: a.IDCell, Of: a.Of, Place: r.objects.URL()}, nil
+		return &threads.Archived{State: threads.Erasing, From: a.From, Name: a.Name, IDCell: a.IDCell, Of: a.Of, Place: r.objects.URL(), In: r.objects.ID()}, nil
 	})
 	return a, err
 }

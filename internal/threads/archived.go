@@ -84,6 +84,7 @@ type Archived struct {
 	Of    []string `json:"of,omitempty"` // the names of the threads that it pins
 
 	Place  string   `json:"place,omitempty"` // the URL of the place
+	In     string   `json:"in,omitempty"`    // its id, if it has one
 	Object string   `json:"object,omitempty"`
 	Sum    string   `json:"sum,omitempty"` // the SHA-256 of the object
 	Size   int64    `json:"size,omitempty"`

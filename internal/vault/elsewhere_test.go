@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
@@ -80,6 +83,62 @@ func TestFailedHereArchivedThere(t *testing.T) {
 			t.Errorf("left in the first archive: %q", left)
 		}
 		gone(t, other, s, there)
+	})
+}
+
+// TestAnotherArchiveAtTheSameURL: an erase, a restore and a removal do not take an object
+// for deleted because the disk of the archive is not mounted, whether the process began
+// before that or after it.
+func TestAnotherArchiveAtTheSameURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "mnt")
+		open := func() archive.Place {
+			p, err := archive.Dir(path)
+			kit.NoErr(t, err)
+			return p
+		}
+		move := func(from, to string) {
+			t.Helper()
+			kit.NoErr(t, os.Rename(path+from, path+to))
+		}
+		s, p := memstore.New(), open()
+		k := kitOn(t, s, p)
+		for _, id := range []string{"a", "b", "c"} {
+			k.WaitForRun(id, k.MustStart(perdure.StartRequest{Thread: id, Flow: "echo", Input: "x", User: "ada"}).ID, perdure.Succeeded)
+			mustArchive(t, k.Runtime, id)
+		}
+		mustRestore(t, k.Runtime, "b")
+		k.WaitForRun("d", k.StartOn("d", "echo", "x").ID, perdure.Succeeded)
+		k.Stop()
+		move("", ".disk")
+		kit.NoErr(t, os.Mkdir(path, 0o700))
+		refused := func(rt *perdure.Runtime) {
+			t.Helper()
+			kit.WantErr(t, "Restore", rt.Restore(t.Context(), "a", perdure.RestoreOptions{}), archive.ErrUnavailable)
+			kit.WantErr(t, "Remove", rt.Restore(t.Context(), "b", perdure.RestoreOptions{Remove: true}), archive.ErrUnavailable)
+			for _, id := range []string{"a", "b"} { // which is in the archive, and back from it
+				kit.WantErr(t, "Erase", rt.Erase(t.Context(), id, perdure.EraseOptions{}), archive.ErrUnavailable)
+			}
+			_, err := rt.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
+			kit.WantErr(t, "EraseUser", err, archive.ErrUnavailable)
+			_, err = rt.UserReceipt(t.Context(), "ada")
+			kit.WantErr(t, "UserReceipt", err, perdure.ErrBusy)
+		}
+		refused(kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...)) // it takes the mount point for a new archive
+		kit.NoErr(t, os.RemoveAll(path))
+		kit.NoErr(t, os.Mkdir(path, 0o700))
+		_, err := k.Archive(t.Context(), "d", perdure.Note{})
+		kit.WantErr(t, "Archive", err, archive.ErrUnavailable)
+		refused(k.Runtime)
+		kit.NoErr(t, os.Remove(path)) // to which nothing was written
+		move(".disk", "")
+		rt := kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...)
+		_, err = rt.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
+		kit.NoErr(t, err)
+		for name, err := range p.List(t.Context(), "", "") {
+			t.Errorf("left: %s, %v", name, err)
+		}
+		kit.NoErr(t, rt.Erase(t.Context(), "d", perdure.EraseOptions{}))
 	})
 }
 

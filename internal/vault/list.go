@@ -76,7 +76,7 @@ func (v *Vault) Tidy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a, err := threads.DecodeArchived(cell); err == nil && a.State == threads.Erasing && (a.Place == "" || a.Place == v.URL()) {
+		if a, err := threads.DecodeArchived(cell); err == nil && a.State == threads.Erasing && (a.Place == "" || a.Place == v.URL() && v.same(a)) {
 			left = append(left, strings.TrimPrefix(cell.Key, prefix))
 		}
 	}

@@ -280,10 +280,10 @@ func (v *Vault) removeObject(ctx context.Context, a *threads.Archived) (*threads
 	if a.Object == "" {
 		return a, nil
 	}
-	if held, err := v.Holds(ctx, a.Place, a.Object); err != nil {
+	if held, err := v.Holds(ctx, a, a.Object); err != nil {
 		return nil, err
-	} else if !held && a.Place != v.URL() {
-		return nil, fmt.Errorf("%w: the thread is restored, but its object is in the archive %s, which this process was not given", fault.ErrInvalid, a.Place)
+	} else if !held {
+		return nil, fmt.Errorf("the thread is restored, but its object was not deleted: %w", v.Missing(a))
 	}
 	if err := v.place.Delete(ctx, a.Object); err != nil {
 		return nil, err
@@ -292,6 +292,6 @@ func (v *Vault) removeObject(ctx context.Context, a *threads.Archived) (*threads
 		if now == nil || now.State != threads.InStore || now.Name != a.Name || now.Object != a.Object {
 			return now, threads.ErrNothing
 		}
-		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots, Back: now.Back, Place: now.Place, Tries: now.Tries}, nil
+		return &threads.Archived{State: threads.InStore, Name: now.Name, From: now.From, Roots: now.Roots, Back: now.Back, Place: now.Place, In: now.In, Tries: now.Tries}, nil
 	})
 }

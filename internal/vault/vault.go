@@ -217,10 +217,11 @@ func (v *Vault) Purge(ctx context.Context, self string) error {
 	return nil
 }
 
-// Holds reports whether an object that was written to a place is in the one of this
-// process. Without an object, which may be deleted already, that is the same URL.
-func (v *Vault) Holds(ctx context.Context, place, object string) (bool, error) {
-	if place == "" || place == v.URL() {
+// Holds reports whether the place of this process is the one that an object of a thread
+// was written to. Without an object, which may be deleted already, that is the same URL
+// and, as far as that is known, the same id.
+func (v *Vault) Holds(ctx context.Context, a *threads.Archived, object string) (bool, error) {
+	if a.Place == "" || a.Place == v.URL() && v.same(a) {
 		return true, nil
 	}
 	if object == "" {
@@ -232,6 +233,29 @@ func (v *Vault) Holds(ctx context.Context, place, object string) (bool, error) {
 	return false, nil
 }
 
+// same reports whether nothing says that the place with the URL of a thread's objects is
+// another one.
+func (v *Vault) same(a *threads.Archived) bool {
+	id := v.ID()
+	return a.In == "" || id == "" || a.In == id
+}
+
+// Missing returns the error for a thread whose object is in another place.
+func (v *Vault) Missing(a *threads.Archived) error {
+	if a.Place == v.URL() {
+		return fmt.Errorf("%w: thread %s has an object in the archive %s, and the one that is there now is another: mount its disk; a copy of a folder needs the file %s of the original, with the text %s", public.ErrUnavailable, a.ID, a.Place, public.MarkFile, a.In)
+	}
+	return fmt.Errorf("%w: thread %s has an object in the archive %s, and the one of this process is %s; set Options.Archive, or --archive URL", fault.ErrInvalid, a.ID, a.Place, v.URL())
+}
+
+// ID tells the archive from others, if it can be.
+func (v *Vault) ID() string {
+	if i, ok := v.place.(public.Identified); ok {
+		return i.ID()
+	}
+	return ""
+}
+
 // URL names the archive.
 func (v *Vault) URL() string { return v.place.URL() }
 
@@ -239,7 +263,7 @@ func (v *Vault) URL() string { return v.place.URL() }
 func (v *Vault) record(ctx context.Context, o *threads.Opened) (*threads.Archived, error) {
 	t := o.Thread
 	a := &threads.Archived{State: threads.Archiving, From: o.Name, ID: t.ID, Tenant: v.tenant.Name, IDCell: v.tenant.IDKey(t.ID), User: t.User, Title: t.Title, Status: threads.StatusOf(t), Meta: t.Meta,
-		Created: t.Created, Updated: t.Time, Seq: t.Seq, Head: t.Head.String(), Place: v.place.URL(), Object: objectName(threads.Self(o.Name), t.Seq)}
+		Created: t.Created, Updated: t.Time, Seq: t.Seq, Head: t.Head.String(), Place: v.place.URL(), In: v.ID(), Object: objectName(threads.Self(o.Name), t.Seq)}
 	if n := len(t.Runs); n > 0 {
 		a.Flow = t.Runs[n-1].Flow
 	}

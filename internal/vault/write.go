@@ -42,7 +42,7 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 		next := *a
 		next.Tries = append(without(a.Tries, fresh.Object), fresh.Object)
 		if !a.HasObjects() {
-			next.Place = v.place.URL()
+			next.Place, next.In = v.place.URL(), v.ID()
 		}
 		return &next, nil
 	})
@@ -112,7 +112,7 @@ func (v *Vault) deleteTries(ctx context.Context, a *threads.Archived) error {
 	if len(a.Tries) == 0 {
 		return nil
 	}
-	if held, err := v.Holds(ctx, a.Place, a.Object); err != nil || !held {
+	if held, err := v.Holds(ctx, a, a.Object); err != nil || !held {
 		return err
 	}
 	for _, object := range a.Tries {
@@ -130,9 +130,12 @@ func (v *Vault) checkOther(ctx context.Context, a *threads.Archived) error {
 		return nil
 	}
 	for _, object := range append([]string{a.Object}, a.Tries...) {
-		if held, err := v.Holds(ctx, a.Place, object); err != nil || held {
+		if held, err := v.Holds(ctx, a, object); err != nil || held {
 			return err
 		}
+	}
+	if a.Place == v.URL() {
+		return v.Missing(a)
 	}
 	todo := "delete it there first, with perdure unarchive --remove"
 	if a.State == threads.Archiving || a.Object == "" {
@@ -199,8 +202,8 @@ func (v *Vault) read(ctx context.Context, a *threads.Archived, take archive.Take
 		return fmt.Errorf("%w: the object %s of thread %s in %s is not the one that was written; nothing was changed: %w", fault.ErrCorrupt, a.Object, a.ID, v.place.URL(), err)
 	}
 	content, err := v.place.Get(ctx, a.Object)
-	if here := v.place.URL(); errors.Is(err, public.ErrNotFound) && here != a.Place {
-		return nil, fmt.Errorf("%w: thread %s was archived to %s, and the archive of this process is %s: %w", fault.ErrInvalid, a.ID, a.Place, here, err)
+	if errors.Is(err, public.ErrNotFound) && (a.Place != v.URL() || !v.same(a)) {
+		return nil, fmt.Errorf("%w: %w", v.Missing(a), err)
 	}
 	if errors.Is(err, public.ErrNotFound) {
 		return nil, damaged(err)
