@@ -31,7 +31,9 @@ import (
 // summary, and then removes those that no longer follow from it.
 //
 // A removal must not hit a cell that has come to follow from a later summary. So
-// the keys of facets that come and go contain a number that only grows.
+// the keys of facets that come and go contain a number that only grows, past those of
+// all cells that somebody may be about to remove. Before a writer replaces a summary
+// with cells to be removed, it removes them itself, since whoever wrote it may be dead.
 
 const indexPrefix = "index/"
 
@@ -88,13 +90,24 @@ func momentOf(micros int64) string {
 func (s *Summary) replaces(was Summary) {
 	s.Indexed, s.Pending, s.Gone = true, nil, nil
 	s.Back = cmp.Or(s.Back, was.Back)
-	s.StatusSeq, s.MetaSeq = max(s.Seq, was.StatusSeq+1), max(s.Seq, was.MetaSeq+1)
+	s.Removed = max(was.Removed, highest(was.Gone))
+	next := max(s.Seq, s.Removed+1)
+	s.StatusSeq, s.MetaSeq = max(next, was.StatusSeq+1), max(next, was.MetaSeq+1)
 	if was.Indexed && facetStatus(was.Status) == facetStatus(s.Status) && was.Waits.equal(s.Waits) && minuteOf(was.Changed()) == minuteOf(s.Changed()) {
 		s.StatusSeq = was.StatusSeq
 	}
 	if was.Indexed && was.Flow == s.Flow && maps.Equal(was.Meta, s.Meta) {
 		s.MetaSeq = was.MetaSeq
 	}
+}
+
+// highest returns the highest number of keys.
+func highest(keys []string) (number uint64) {
+	for _, key := range keys {
+		_, n := parseIndexKey(key)
+		number = max(number, n)
+	}
+	return number
 }
 
 // facetStatus returns the status of a facet. Threads that wait for a worker and
@@ -361,5 +374,5 @@ func (c *Threads) SweepIndex(ctx context.Context) (swept int, err error) {
 // outdated reports whether a key of the index does not follow from the thread's
 // summary and never will again.
 func (c *Threads) outdated(name string, s Summary, key string, number uint64) bool {
-	return s.Indexed && number > 0 && number < max(s.StatusSeq, s.MetaSeq) && !slices.Contains(s.Pending, key) && !slices.Contains(c.indexKeys(name, s), key)
+	return s.Indexed && number > 0 && number < max(s.StatusSeq, s.MetaSeq, s.Removed+1) && !slices.Contains(s.Pending, key) && !slices.Contains(c.indexKeys(name, s), key)
 }

@@ -416,3 +416,71 @@ func TestCompletedWhileItIsErased(t *testing.T) {
 		})
 	}
 }
+
+// hesitant waits a little before each write.
+type hesitant struct{ store.Store }
+
+func (h hesitant) wait() { time.Sleep(rand.N(20 * time.Millisecond)) }
+
+func (h hesitant) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	h.wait()
+	return h.Store.Put(ctx, key, value, prev)
+}
+
+func (h hesitant) Delete(ctx context.Context, key string, prev store.Version) error {
+	h.wait()
+	return h.Store.Delete(ctx, key, prev)
+}
+
+// TestWritersOfOneSummary: several writers of a thread's summary at once, on a store that
+// has no batches, leave lists as the journal says, and no cell that an erase does not find.
+func TestWritersOfOneSummary(t *testing.T) {
+	for seed := range kit.Sized(10, 100, 1000) {
+		kit.Bubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			s := kit.Plain(memstore.New())
+			k := kit.New(t, hesitant{s}, perdure.Options{}, indexFlows...)
+			var all sync.WaitGroup
+			for i := range 8 {
+				id := fmt.Sprint("t", i)
+				k.MustStart(perdure.StartRequest{Thread: id, Flow: "echo", Input: "x", User: "ann", Metadata: map[string]string{"kind": "a"}})
+				for n := range 6 {
+					all.Go(func() {
+						time.Sleep(rand.N(100 * time.Millisecond))
+						kit.NoErr(t, k.SetMetadata(t.Context(), id, nil, map[string]string{"task": fmt.Sprint(1 + n%2)}, perdure.Note{}))
+					})
+				}
+			}
+			all.Wait()
+			synctest.Wait()
+			checkLists(t, "after all writers", k.Runtime, s)
+			eraseAll(t, k.Runtime)
+			k.Stop()
+			kit.WantNothing(t, s)
+		})
+	}
+}
+
+// TestASummaryStaysSmall: what a summary says of the index does not grow with the changes.
+func TestASummaryStaysSmall(t *testing.T) {
+	s := kit.Plain(memstore.New())
+	rt := kit.Runtime(t, s, perdure.Options{}, indexFlows...)
+	_, err := rt.Create(t.Context(), perdure.CreateRequest{Thread: "t"})
+	kit.NoErr(t, err)
+	size := func(changes int) int {
+		for range changes {
+			kit.NoErr(t, rt.SetMetadata(t.Context(), "t", nil, map[string]string{"a": fmt.Sprint(100 + rand.IntN(900))}, perdure.Note{}))
+		}
+		var sizes []int
+		for cell, err := range s.List(t.Context(), threads.JournalKey(""), "") {
+			kit.NoErr(t, err)
+			sizes = append(sizes, len(cell.Value))
+		}
+		if len(sizes) != 1 {
+			t.Fatalf("there are %d summaries", len(sizes))
+		}
+		return sizes[0]
+	}
+	if few, many := size(10), size(90); many > few+20 {
+		t.Errorf("the summary has %d bytes after 10 changes, and %d after 100", few, many)
+	}
+}

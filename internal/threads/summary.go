@@ -46,6 +46,7 @@ type Summary struct {
 	MetaSeq   uint64   `json:"ms,omitempty"`
 	Pending   []string `json:"pe,omitempty"` // cells that may be written before the next summary
 	Gone      []string `json:"go,omitempty"` // cells that are to be removed
+	Removed   uint64   `json:"rm,omitempty"` // the highest number of cells that were to be removed
 
 	Moved string `json:"moved,omitempty"` // the store where it continues
 }
@@ -208,9 +209,9 @@ func (c *Threads) SummariseFork(ctx context.Context, name, from string, at uint6
 // unless that is false, and brings the index up to date, see index.go. Known is
 // false if the summary cannot be read.
 func (c *Threads) replaceSummary(ctx context.Context, name string, change func(was Summary, known bool) (Summary, bool)) error {
-	var written []string
+	var written, removed []string
 	for {
-		var added, gone []string
+		var added, gone, left []string
 		announced := false // that the added cells may be written
 		_, err := store.Update(ctx, store.Derived(c.Store), JournalKey(name), func(old store.Cell) ([]byte, error) {
 			if old.Version == "" { // erased
@@ -227,12 +228,14 @@ func (c *Threads) replaceSummary(ctx context.Context, name string, change func(w
 			s.replaces(was)
 			added, gone = c.changedKeys(name, was, s)
 			added = without(added, written)
+			gone = append(without(gone, removed), without(without(written, c.indexKeys(name, s)), gone)...)
 			if announced = len(without(added, was.Pending)) == 0; !announced {
 				if !known {
 					was = s
 					was.Indexed, was.Rough = false, true
 				}
 				was.Pending = append(was.Pending, without(added, was.Pending)...)
+				left = was.Gone
 				return json.Marshal(was)
 			}
 			if len(added) > 0 {
@@ -250,7 +253,10 @@ func (c *Threads) replaceSummary(ctx context.Context, name string, change func(w
 		if err := c.index(ctx, added); err != nil {
 			return err
 		}
-		written = append(written, added...)
+		if err := c.unindex(ctx, left); err != nil {
+			return err
+		}
+		written, removed = append(written, added...), append(removed, left...)
 	}
 }
 
