@@ -48,6 +48,12 @@ const keyed = /^POST \/v1\/(runs|threads|bulk|schedules\/\{schedule\}\/trigger|t
 /** Other writes that change nothing more when they are repeated. */
 const repeatable = /\/(answers?|archive|restore|seen)$/;
 
+/** Operations that return something else than JSON, and those that return nothing. */
+const raw = /^(GET \/metrics|POST \/v1\/backup|GET \/v1\/(events|blobs\/.+|threads\/\{thread\}\/(export|runs\/\{run\}\/bundle)))$/;
+const silent = /^(DELETE \/v1\/((memory|rules|schedules|threads|tokens|uploads)\/\{\w+\}|session)|POST .+\/(progress|secret|seen|signals\/\{name\})|GET \/v1\/threads\/\{thread\}\/events)$/;
+
+export const isRaw = (route: string) => raw.test(route);
+export const isSilent = (route: string) => silent.test(route);
 export const takesKey = (route: string) => keyed.test(route);
 export const canRepeat = (route: string) => route.startsWith("GET ") || repeatable.test(route);
 

@@ -4,7 +4,10 @@ export type Schemas = components["schemas"];
 
 /** An error that the server reported, or that there is no server. */
 export class Problem extends Error {
-  /** The name of the problem as docs/api.md lists it, such as "no-thread"; "offline" if nothing answers. */
+  /**
+   * The name of the problem as docs/api.md lists it, such as "no-thread"; "offline" if nothing
+   * answers, and "gateway" if something else than Perdure does.
+   */
   readonly type: string;
   /** The HTTP status; 0 if nothing answers. */
   readonly status: number;
@@ -31,10 +34,17 @@ export class Problem extends Error {
 
 export const offline = () => new Problem("offline", 0, { title: "no connection", detail: "The server does not answer." });
 
+/** What to make of an answer that is not Perdure's. */
+export const foreign = (status = 502, detail = "", retryAfterMs?: number) =>
+  new Problem("gateway", status, { title: "not an answer of Perdure", detail: `Something between here and the server answered in its place. ${detail}`.trim() }, retryAfterMs);
+
+const urn = "urn:perdure:problem:";
+
 /** Turns a response that is not a success into a Problem. */
 export async function problemOf(response: Response): Promise<Problem> {
   const data = (await response.json().catch(() => null)) as Partial<Schemas["Problem"]> | null;
   const seconds = Number(response.headers.get("Retry-After") || undefined);
-  const type = typeof data?.type === "string" ? data.type.replace("urn:perdure:problem:", "") : "unavailable";
-  return new Problem(type, response.status, data ?? {}, seconds >= 0 ? seconds * 1000 : undefined);
+  const wait = seconds >= 0 ? seconds * 1000 : undefined;
+  if (!data || !String(data.type).startsWith(urn)) return foreign(response.status, `Its status is ${response.status}.`, wait);
+  return new Problem(String(data.type).slice(urn.length), response.status, data, wait);
 }

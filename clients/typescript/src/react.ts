@@ -1,5 +1,5 @@
 /** React hooks for runs and threads. */
-import { createContext, createElement, type ReactNode, useCallback, useContext, useMemo, useState, useSyncExternalStore } from "react";
+import { createContext, createElement, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import type { Perdure, StartOptions } from "./client.js";
 import type { Schemas } from "./problem.js";
 import { emptyView, ThreadStore, type ThreadView } from "./store.js";
@@ -81,7 +81,7 @@ export function useThread(id: string | undefined, options: HookOptions = {}): Us
 
 export interface UseRunOptions extends HookOptions {
   /** The thread whose newest run to show, and on which to start the next. By default the first start makes one. */
-  thread?: string;
+  thread?: string | undefined;
   /** Hears which thread the first start has made: keep it, to find it again after a refresh. */
   onThread?: (id: string) => void;
 }
@@ -106,6 +106,11 @@ export function useRun(flow: string, { thread, onThread, ...options }: UseRunOpt
   const client = useClient(options.client);
   const [made, setMade] = useState<string>();
   const [starting, setStarting] = useState(0);
+  const making = useRef<Promise<string>>(undefined);
+  if (thread !== undefined && made !== undefined) setMade(undefined);
+  useEffect(() => {
+    if (thread !== undefined) making.current = undefined;
+  }, [thread]);
   const threadId = thread ?? made;
   const store = useStore(client, threadId, options.resume);
   const view = useView(store);
@@ -114,9 +119,24 @@ export function useRun(flow: string, { thread, onThread, ...options }: UseRunOpt
       setStarting((many) => many + 1);
       try {
         if (store) return await store.start(flow, input, more);
-        const run = await client.start(flow, input, more);
-        setMade(run.thread);
-        onThread?.(run.thread);
+        // Others wait for the thread that the first one makes, unless it fails.
+        while (making.current) {
+          const before = making.current;
+          const made = await before.catch(() => undefined);
+          if (made !== undefined) return await client.start(flow, input, { ...more, thread: made });
+          if (making.current === before) making.current = undefined;
+        }
+        const first = client.start(flow, input, more);
+        const mine = first.then((run) => run.thread);
+        making.current = mine;
+        mine.catch(() => {
+          if (making.current === mine) making.current = undefined;
+        });
+        const run = await first;
+        if (making.current === mine) {
+          setMade(run.thread);
+          onThread?.(run.thread);
+        }
         return run;
       } finally {
         setStarting((many) => many - 1);

@@ -1,15 +1,15 @@
-import { address, type Bytes, canRepeat, type Settings, takesKey } from "./operations.js";
-import { offline, Problem, problemOf } from "./problem.js";
+import { address, type Bytes, canRepeat, isRaw, isSilent, type Settings, takesKey } from "./operations.js";
+import { foreign, offline, Problem, problemOf } from "./problem.js";
 import { type Attempts, backOff, pause, Watchdog } from "./wait.js";
 
 export interface Options {
   /** The address of the server, such as "https://perdure.example". By default it is the origin of the page. */
-  url?: string;
+  url?: string | undefined;
   /**
    * A token, or a function that gets one. The function is called before the first request, and
    * again when the server refuses what it returned.
    */
-  token?: string | (() => string | Promise<string>);
+  token?: string | (() => string | Promise<string>) | undefined;
   /** Use the cookie that POST /v1/session has set. It works on pages of the server's own origin. */
   cookies?: boolean;
   /** How often to repeat requests that were lost, if that changes nothing more: 6 times, at first after 200 ms. */
@@ -19,7 +19,7 @@ export interface Options {
    * that the server asks for, which is usually a second.
    */
   resume?: Attempts;
-  /** How long to wait for a response: 90 seconds. */
+  /** How long to wait for a response: 90 seconds, and 40 for an event stream. */
   timeoutMs?: number;
   /** Headers to send with every request. */
   headers?: Record<string, string>;
@@ -49,6 +49,8 @@ export class Sender {
   constructor(readonly options: Options) {
     this.base = (options.url ?? globalThis.location?.origin ?? "").replace(/\/+$/, "");
     if (!this.base) throw new TypeError("perdure: the option url is missing");
+    if (!/^https?:\/\//.test(this.base) && !(this.base.startsWith("/") && globalThis.location)) throw new TypeError(`perdure: ${this.base} is not the address of a server`);
+    new URL(this.base, globalThis.location?.href);
   }
 
   url(path: string): string {
@@ -56,7 +58,11 @@ export class Sender {
   }
 
   parse(text: string): unknown {
-    return (this.options.parse ?? JSON.parse)(text);
+    try {
+      return (this.options.parse ?? JSON.parse)(text);
+    } catch (error) {
+      throw foreign(502, `It is no JSON: ${error}`);
+    }
   }
 
   /** Fetches once, or twice if the token has to be renewed. A response that is not a success is a Problem. */
@@ -71,6 +77,7 @@ export class Sender {
       const all: Record<string, string> = { ...headers, ...init.headers };
       if (text !== undefined) all.Authorization = `Bearer ${text}`;
       if (cookies) all["Perdure-Console"] = "1";
+      new Headers(all); // throws if one cannot be sent
       let response: Response;
       try {
         response = await fetch(this.url(path), { cache: "no-store", credentials: cookies ? "same-origin" : "omit", ...init, headers: all });
@@ -105,15 +112,18 @@ export class Sender {
     if (takesKey(route)) headers["Idempotency-Key"] ??= newId();
     const fixed = !(body instanceof ReadableStream);
     const safe = fixed && (input.repeat || canRepeat(route) || "Idempotency-Key" in headers);
-    const { maxAttempts = 6, delayMs = 200 } = this.options.retry ?? {};
+    const { timeoutMs = 90_000, retry: { maxAttempts = 6, delayMs = 200 } = {} } = this.options;
     for (let attempt = 0; ; attempt++) {
-      const dog = new Watchdog(this.options.timeoutMs ?? 90_000, signal);
+      const dog = new Watchdog(timeoutMs, signal);
       let keep = false;
       try {
         const init = { method, headers, body, signal: dog.signal, ...(fixed ? {} : { duplex: "half" }) };
         const response = await this.fetch(to, init);
-        if (response.status === 204) return undefined;
-        if (!/^application\/json\b/.test(response.headers.get("Content-Type") ?? "")) {
+        const kind = response.headers.get("Content-Type") ?? "";
+        const { status } = response;
+        if (status === 204 && isSilent(route)) return undefined;
+        if (!/^application\/json\b/.test(kind)) {
+          if (status === 204 || !isRaw(route) || /^text\/html\b/.test(kind)) throw foreign();
           keep = true;
           return response;
         }
@@ -124,13 +134,14 @@ export class Sender {
       } catch (error) {
         if (signal?.aborted) throw signal.reason;
         if (!(error instanceof Problem) || attempt >= maxAttempts) throw error;
-        const { status, type } = error;
+        const { status, type, retryAfterMs = 0 } = error;
         const refused = fixed && (type === "stopping" || type === "too-many" || type === "overloaded");
-        if (!refused && !(safe && (status === 0 || (status >= 502 && status <= 504)))) {
+        const passing = status === 0 || (status >= 502 && status <= 504) || (status === 429 && type === "gateway");
+        if ((!refused && !(safe && passing)) || retryAfterMs > timeoutMs) {
           if (type !== "offline") throw error;
           throw new Problem(type, 0, { title: error.title, detail: `The server did not answer. ${method} ${to} may have had its effect.` });
         }
-        await pause(Math.max(backOff(attempt, delayMs), error.retryAfterMs ?? 0), signal);
+        await pause(Math.max(backOff(attempt, delayMs), retryAfterMs), signal);
       } finally {
         if (!keep) dog.end();
         else dog.rest();

@@ -1,5 +1,5 @@
 import { address } from "./operations.js";
-import { offline, Problem, type Schemas } from "./problem.js";
+import { foreign, offline, Problem, type Schemas } from "./problem.js";
 import type { Sender } from "./request.js";
 import { type Attempts, backOff, pause, Watchdog } from "./wait.js";
 
@@ -53,6 +53,7 @@ export interface StreamOptions {
 }
 
 const silence = 40_000; // the server says something every 15 seconds
+const steady = 10_000; // a connection that has lasted as long is good
 
 /** Whether trying again may help. */
 export const passes = ({ status }: Problem) => status < 400 || status === 408 || status === 429 || status >= 500;
@@ -73,7 +74,7 @@ export async function* blocks(sender: Sender, path: string, last: string | undef
   tell("connecting");
   try {
     for (;;) {
-      const dog = new Watchdog(silence, o.signal);
+      const dog = new Watchdog(Math.min(sender.options.timeoutMs ?? silence, silence), o.signal);
       let problem = offline();
       try {
         const headers: Record<string, string> = { Accept: "text/event-stream" };
@@ -81,10 +82,13 @@ export async function* blocks(sender: Sender, path: string, last: string | undef
         const response = await sender.fetch(path, { headers, signal: dog.signal });
         if (response.status === 204) return;
         if (!response.body || !/^text\/event-stream\b/.test(response.headers.get("Content-Type") ?? "")) {
-          throw new Problem("unavailable", 502, { title: "not an event stream", detail: "Something between here and the server answered in its place." });
+          throw foreign();
         }
         last ??= response.headers.get("Last-Event-ID") ?? undefined;
         tell("live");
+        dog.ms = silence;
+        dog.heard();
+        const since = Date.now();
         const reader = new BlockReader();
         const decoder = new TextDecoder();
         const body = response.body.getReader();
@@ -92,8 +96,9 @@ export async function* blocks(sender: Sender, path: string, last: string | undef
           const { value, done } = await body.read().catch(() => ({ value: undefined, done: true }));
           if (done || o.signal?.aborted) break;
           dog.heard();
-          failures = 0;
           const found = reader.push(decoder.decode(value, { stream: true }));
+          // What every stream begins with is no sign that this one works.
+          if (found.some(({ event }) => event !== "open") || Date.now() - since > steady) failures = 0;
           wait = reader.retry ?? wait;
           dog.rest(); // the caller may take its time
           for (const block of found) {

@@ -38,7 +38,7 @@ export class Watchdog {
   private readonly cut = () => this.controller.abort(this.outer?.reason);
 
   constructor(
-    private readonly ms: number,
+    public ms: number,
     private readonly outer?: AbortSignal,
   ) {
     if (outer?.aborted) this.cut();

@@ -123,6 +123,36 @@ test("a run makes its thread, and a refresh finds it again", async () => {
   await waitFor(() => expect(again.result.current).toMatchObject({ status: "succeeded", output: 42 }));
 });
 
+test("quick starts share the thread that the first one makes, and another thread makes it forgotten", async () => {
+  const made: string[] = [];
+  const posts: string[] = [];
+  const { fetch } = fake(({ method, path }, nth) => {
+    if (method !== "POST") return problem("no-thread", 404);
+    posts.push(path);
+    if (posts.length === 1) return problem("scope", 403);
+    return json({ thread: path === "/v1/runs" ? `t${posts.length}` : path.split("/")[3], id: `r${nth}`, seq: 1, flow: "f", status: "running" }, 202);
+  });
+  const client = new Perdure({ url, fetch });
+  const onThread = (id: string) => made.push(id);
+  const { result, rerender } = renderHook(({ thread }: { thread?: string }) => useRun("f", { thread, onThread }), { initialProps: {}, ...strict(client) });
+  await act(async () => {
+    const { start } = result.current;
+    const [failed, ...others] = await Promise.allSettled([start(1), start(2), start(3)]);
+    expect(failed.status).toBe("rejected");
+    expect(others).toMatchObject([{ value: { thread: "t2" } }, { value: { thread: "t2" } }]);
+    expect(await start(4)).toMatchObject({ thread: "t2" }); // before the next render
+  });
+  expect(posts).toEqual(["/v1/runs", "/v1/runs", "/v1/threads/t2/runs", "/v1/threads/t2/runs"]);
+  expect(made).toEqual(["t2"]);
+  expect(result.current.threadId).toBe("t2");
+  rerender({ thread: "other" });
+  expect(result.current.threadId).toBe("other");
+  rerender({});
+  expect(result.current).toMatchObject({ threadId: undefined, status: "idle" });
+  await act(() => result.current.start(5).then(() => {}));
+  expect(made).toEqual(["t2", "t5"]);
+});
+
 test("what was sent is shown until the thread shows it", async () => {
   const s = oneThread();
   const { result } = renderHook(() => useThread("t"), strict(s.client));

@@ -44,7 +44,40 @@ describe("every operation of the OpenAPI document", () => {
     if (status === "204") expect(got).toBeUndefined();
     else if (type === "application/json") expect(got).toEqual({ a: 1 });
     else expect(got).toBeInstanceOf(Response);
+
+    // What is not of that kind is not the server's.
+    const none = { url, retry: { maxAttempts: 0 } };
+    const page = fake(() => new Response("<html>", { headers: { "Content-Type": "text/html; charset=utf-8" } }));
+    await expect((new Perdure({ ...none, fetch: page.fetch }).request as (route: string, input: object) => Promise<unknown>)(route, input)).rejects.toMatchObject({ name: "Problem", type: "gateway", status: 502 });
+    const empty = fake(() => new Response(null, { status: 204 }));
+    const nothing = (new Perdure({ ...none, fetch: empty.fetch }).request as (route: string, input: object) => Promise<unknown>)(route, input);
+    if ("204" in operation.responses) expect(await nothing).toBeUndefined();
+    else await expect(nothing).rejects.toMatchObject({ name: "Problem", type: "gateway", status: 502 });
   });
+});
+
+test.each([
+  ["a page", () => new Response("<html>", { headers: { "Content-Type": "text/html" } }), 502, 5],
+  ["half a JSON", () => new Response('{"id":', { headers: { "Content-Type": "application/json" } }), 502, 5],
+  ["a 429", () => new Response("slow down", { status: 429, headers: { "Retry-After": "0" } }), 429, 5],
+  ["a 429 for an hour", () => new Response("slow down", { status: 429, headers: { "Retry-After": "3600" } }), 429, 1],
+  ["a 503", () => new Response("", { status: 503 }), 503, 5],
+  ["a 403", () => new Response("blocked", { status: 403 }), 403, 1],
+  ["a 404 with a problem of another", () => json({ type: "about:blank", title: 7, detail: {} }, 404), 404, 1],
+])("%s of a gateway is a Problem, and a read or a start is repeated if that may help", async (_, answer, status, many) => {
+  const { fetch, seen } = fake(answer);
+  const client = new Perdure({ url, fetch, retry: quick });
+  await expect(client.thread("t")).rejects.toMatchObject({ name: "Problem", type: "gateway", status });
+  await expect(client.start("f")).rejects.toMatchObject({ name: "Problem", type: "gateway", status });
+  expect(seen).toHaveLength(2 * many);
+});
+
+test("what cannot be sent is an error at once", async () => {
+  for (const wrong of ["not a url", "perdure.example", "localhost:7373", "ftp://perdure.example", "http://", "/relative"]) expect(() => new Perdure({ url: wrong }), wrong).toThrow(TypeError);
+  const { fetch, seen } = fake(() => json({}));
+  await expect(new Perdure({ url, fetch, token: "tök\u2026en" }).thread("t")).rejects.toThrow(TypeError);
+  await expect(new Perdure({ url, fetch, token: "to\nken" }).follow("t").next()).rejects.toThrow(TypeError);
+  expect(seen).toEqual([]);
 });
 
 test("a write without a key is sent once, and one with a key again with the same key", async () => {
@@ -75,6 +108,7 @@ test.each([
   ["too-many", 429, 2],
   ["unavailable", 503, 1],
   ["quota", 429, 1],
+  ["queue-full", 429, 1],
   ["busy", 409, 1],
 ])("a cancel that is refused with %s is sent %s %i times", async (type, status, many) => {
   const { fetch, seen } = fake((_, nth) => (nth === 1 ? problem(type, status, { "Retry-After": "0" }) : json({ id: "r" })));

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Perdure, type Update } from "../../src/index.js";
 import { BlockReader } from "../../src/stream.js";
-import { brief, delta, event, fake, problem, stream } from "./kit.js";
+import { brief, delta, event, fake, lost, problem, stream } from "./kit.js";
 
 const url = "http://perdure.test";
 const resume = { maxAttempts: 3, delayMs: 0 };
@@ -54,6 +54,13 @@ test("it gives up after maxAttempts in a row without receiving anything", async 
   expect(seqs).toEqual([1]);
   expect(error).toMatchObject({ type: "offline" });
   expect(seen).toHaveLength(2 + 3);
+  // What every stream begins with does not count.
+  for (const [text, wants] of [["retry: 1\n\n", 3], [": ping\n\n", 3], ['event: open\ndata: {}\n\n', 3]] as const) {
+    const hollow = fake(() => brief(text));
+    const { error } = await all(new Perdure({ url, fetch: hollow.fetch, resume: { maxAttempts: 2, delayMs: 0 } }).follow("t"));
+    expect(error, text).toMatchObject({ type: "offline" });
+    expect(hollow.seen).toHaveLength(wants);
+  }
   const once = fake(() => new TypeError("fetch failed"));
   await all(new Perdure({ url, fetch: once.fetch }).follow("t", { resume: { maxAttempts: 0 } }));
   expect(once.seen).toHaveLength(1);
@@ -83,6 +90,13 @@ test.each([
   expect(error).toMatchObject({ type, status });
   expect(seqs).toEqual(type === "moved" ? [1, 2] : [1]);
   expect(seen).toHaveLength(1);
+});
+
+test("timeoutMs is how long it waits for a stream to begin", async () => {
+  const { fetch, seen } = fake(({ signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(lost()))));
+  const { error } = await all(new Perdure({ url, fetch, timeoutMs: 1, resume: { maxAttempts: 1, delayMs: 0 } }).follow("t"));
+  expect(error).toMatchObject({ type: "offline" });
+  expect(seen).toHaveLength(2);
 });
 
 test("204 says that there is no more, and what is no event stream is tried again", async () => {
