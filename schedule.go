@@ -76,7 +76,7 @@ type ScheduleRequest struct {
 	Cron  string        // cron expression of five fields, or one such as @daily: see package cron
 	Zone  string        // IANA name of the time zone of Cron, such as Europe/Berlin; "" is UTC
 	Every time.Duration // interval, from one second
-	Start time.Time     // no firing is earlier, and intervals count from it; zero is now
+	Start time.Time     // no firing is earlier, and intervals count from it; zero is now. From 1970 to 9999, as Until
 	Until time.Time     // no firing is later; zero is never
 	Max   int           // how many runs to start; 0 is any number
 
@@ -157,9 +157,15 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	if err != nil {
 		return nil, err
 	}
-	if len(q.Metadata) > 0 {
-		if _, ok := q.Metadata[schedule.MetaKey]; ok {
-			return nil, fmt.Errorf("%w: the metadata %s is the runtime's own", fault.ErrInvalid, schedule.MetaKey)
+	if err := threads.CheckNewUser(owner); err != nil {
+		return nil, err
+	}
+	if _, ok := q.Metadata[schedule.MetaKey]; ok {
+		return nil, fmt.Errorf("%w: the metadata %s is the runtime's own", fault.ErrInvalid, schedule.MetaKey)
+	}
+	for _, at := range []time.Time{q.Start, q.Until} {
+		if !at.IsZero() && (at.Unix() <= 0 || at.UTC().Year() > 9999) {
+			return nil, fmt.Errorf("%w: a schedule starts and ends after 1970-01-01 and before the year 10000, not at %v", fault.ErrInvalid, at.UTC())
 		}
 	}
 	if q.Thread != "" {
@@ -180,7 +186,7 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	if s.Until != 0 && s.Until <= clock.Micros() {
 		return nil, fmt.Errorf("%w: the schedule would end at %v, which is over", fault.ErrInvalid, q.Until.UTC())
 	}
-	if err := s.Check(cronExpressions); err != nil {
+	if err := errors.Join(s.Check(cronExpressions), fault.CheckMetadata(s.Metadata())); err != nil {
 		return nil, err
 	}
 	kept, err := schedule.Put(ctx, r.tenant, cronExpressions, s)

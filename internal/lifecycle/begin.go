@@ -8,7 +8,6 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -163,8 +162,10 @@ func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(na
 // newName returns a name for a new thread and sets the creation time in its
 // summary.
 func (r *Control) newName(s *threads.Summary) (string, error) {
-	if s.Parent == "" && !strict.Seen(s.User) { // a child belongs to its parent's user
-		return "", fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, s.User)
+	if s.Parent == "" { // a child belongs to its parent's user
+		if err := threads.CheckNewUser(s.User); err != nil {
+			return "", err
+		}
 	}
 	now := clock.Now()
 	s.Created = now.UnixMicro()

@@ -422,6 +422,10 @@ func parse(value []byte) (*Schedule, error) {
 	if err := json.Unmarshal(value, s); err != nil {
 		return nil, fmt.Errorf("%w: a schedule: %w", fault.ErrCorrupt, err)
 	}
+	// A time that JSON cannot hold would keep all lists of schedules from being sent.
+	for _, us := range []*int64{&s.Start, &s.Until, &s.Next} {
+		*us = min(max(*us, firstTime), lastTime)
+	}
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"github.com/perdure/perdure"
 	_ "github.com/perdure/perdure/cron"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -184,6 +188,13 @@ func TestBadRequests(t *testing.T) {
 		"letters, digits":                      func(q *perdure.ScheduleRequest) { q.ID = "a/b" },
 		"the metadata perdure.schedule is the": func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"perdure.schedule": "x"} },
 		"flow echo takes string":               func(q *perdure.ScheduleRequest) { q.Input = 5 },
+		"control or invisible characters":      func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
+		"the limit is 16384":                   func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"k": strings.Repeat("x", 16380)} },
+		"before the year 10000, not at 10000": func(q *perdure.ScheduleRequest) {
+			q.Until = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
+		},
+		"before the year 10000, not at 400000": func(q *perdure.ScheduleRequest) { q.Start = time.Date(400000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"after 1970-01-01":                     func(q *perdure.ScheduleRequest) { q.Start = time.Unix(0, 0) },
 	} {
 		q := perdure.ScheduleRequest{ID: "s", Flow: "echo", Input: "x", Every: time.Minute}
 		change(&q)
@@ -201,4 +212,33 @@ func TestBadRequests(t *testing.T) {
 	kit.WantErr(t, "too many", err, perdure.ErrQuota)
 	_, err = rt.NextFirings(context.Background(), "1", 2000)
 	kit.WantErr(t, "too many firings", err, perdure.ErrInvalid)
+}
+
+// TestEndOfTime: times are those that JSON can hold, also in schedules that were stored
+// with others, which would keep a list from being sent.
+func TestEndOfTime(t *testing.T) {
+	m := memstore.New()
+	rt := kit.Runtime(t, m, perdure.Options{}, flows()...)
+	last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	for id, q := range map[string]perdure.ScheduleRequest{
+		"seconds": {Every: 12 * time.Hour, Start: last}, "days": {Cron: "0 0,12 * * *", Start: last}, "years": {Cron: "0 0,12 31 12 *", Start: last.AddDate(0, -1, 0), Zone: "Europe/Berlin"},
+	} {
+		q.ID = id
+		if s := put(t, rt, q); len(s.Next) != 2 || s.Next[1].Year() != 9999 {
+			t.Errorf("%s: %v", id, s.Next)
+		}
+	}
+	tenant := threads.Behind(rt)
+	_, err := store.Update(t.Context(), m, schedule.Key(tenant, "seconds"), func(old store.Cell) ([]byte, error) {
+		var s map[string]any
+		kit.NoErr(t, json.Unmarshal(old.Value, &s))
+		s["start"], s["next"], s["until"] = int64(253402300800_000000), int64(253402300800_000000), int64(9e18)
+		return json.Marshal(s)
+	})
+	kit.NoErr(t, err)
+	all, err := rt.Schedules(t.Context())
+	kit.NoErr(t, err)
+	if _, err := json.Marshal(all); err != nil || len(all) != 3 {
+		t.Errorf("%d schedules: %v", len(all), err)
+	}
 }

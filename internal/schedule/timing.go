@@ -25,6 +25,12 @@ type Timing struct {
 	Until int64  `json:"until,omitempty"` // no firing is later; 0: there is no end
 }
 
+// The bounds of the times of a schedule: those that JSON can hold.
+const (
+	firstTime = -62135596800_000000 // 0001-01-01
+	lastTime  = 253402300799_999999 // the end of 9999
+)
+
 // The bounds of an interval.
 const (
 	minEvery = time.Second
@@ -99,7 +105,7 @@ func (t *Timing) Next(cron Cron, after int64) (int64, bool) {
 			return 0, false
 		}
 	}
-	return next, t.Until == 0 || next <= t.Until
+	return next, next <= lastTime && (t.Until == 0 || next <= t.Until)
 }
 
 // nextTick returns the first firing of a cron expression after a time.

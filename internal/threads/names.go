@@ -151,6 +151,14 @@ func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 	return err
 }
 
+// CheckNewUser returns an error if a user cannot own a new thread.
+func CheckNewUser(user string) error {
+	if !strict.Seen(user) {
+		return fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, user)
+	}
+	return nil
+}
+
 // CheckKey returns an error if key cannot be a key of the state.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
