@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/server"
-	"github.com/perdure/perdure/server/internal/foreign"
 )
 
 // Options configure a face. The zero value is ready to use.
@@ -91,11 +91,9 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, c *server.Call) err
 	if err != nil {
 		return err
 	}
-	if err := foreign.Check(data); err != nil {
-		return err
-	}
-	if batch := bytes.TrimLeft(data, " \t\r\n"); len(batch) > 0 && batch[0] == '[' {
-		return fmt.Errorf("%w: several messages in one request, which newer versions of the protocol do not have; send one", api.ErrUnsupported)
+	_, id, wrong := parse(data)
+	if wrong != nil {
+		return fmt.Errorf("%w: %s", api.ErrBody, wrong.Message)
 	}
 	inner, err := client.New("http://localhost", client.Options{HTTP: &http.Client{Transport: c.Transport(r)}, Attempts: -1, MaxAnswer: maxAnswer})
 	if err != nil {
@@ -107,6 +105,12 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, c *server.Call) err
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	to := &refusing{ResponseWriter: w}
 	f.handler.ServeHTTP(to, r)
+	if unknown := to.unknown(); unknown != nil && string(id) != string(nullID) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Del("Content-Length")
+		_, err := w.Write(refusal(id, unknown))
+		return err
+	}
 	return to.problem()
 }
 
@@ -130,11 +134,32 @@ func (w *refusing) Write(p []byte) (int, error) {
 	if w.status != 0 {
 		return w.text.Write(p)
 	}
+	if bytes.Contains(p, []byte(`"error":{"code":0,`)) {
+		if m, err := jsonrpc.DecodeMessage(p); err == nil {
+			if data, err := jsonrpc.EncodeMessage(withCode(m)); err == nil {
+				_, err = w.ResponseWriter.Write(data)
+				return len(p), err
+			}
+		}
+	}
 	return w.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
 func (w *refusing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// unknown returns the refusal of a method that does not exist or lacks its parameters, nil
+// if there is none. It is the answer to a call, and not to a request.
+func (w *refusing) unknown() *jsonrpc.Error {
+	text := strings.TrimSpace(w.text.String())
+	switch {
+	case strings.HasPrefix(text, "JSON RPC not handled"):
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: text}
+	case strings.HasPrefix(text, "invalid request: "):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: text}
+	}
+	return nil
+}
 
 // problem returns the refusal, nil if there is none.
 func (w *refusing) problem() error {

@@ -35,7 +35,7 @@ type followInput struct {
 	Thread  string      `json:"thread" jsonschema:"id of the thread"`
 	After   api.EventID `json:"after,omitempty" jsonschema:"only later events: next of the call before, or a sequence; from the beginning by default"`
 	Run     string      `json:"run,omitempty" jsonschema:"only events of this run, or newest"`
-	Seconds int         `json:"seconds,omitempty" jsonschema:"how long to wait for the first event, up to 45; 20 by default"`
+	Seconds int         `json:"seconds,omitempty" jsonschema:"how long to wait for the first event, up to 45; 20 by default; 0 returns what there is"`
 	Limit   int         `json:"limit,omitempty" jsonschema:"how many events to return, up to 200; 50 by default"`
 }
 
@@ -93,10 +93,18 @@ func (q *followInput) follow(ctx context.Context, c *client.Client) (*followed, 
 			return nil, err
 		}
 	}
+	patient := time.Duration(q.Seconds) * time.Second
+	if q.Seconds == 0 {
+		if there, err := q.there(ctx, c); err != nil {
+			return nil, err
+		} else if there {
+			patient = arrival
+		}
+	}
 	f := &followed{Source: fromThreads, Events: []perdure.Event{}, Next: string(api.IDOf(o.After, o.Life, false))}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	patience := time.AfterFunc(time.Duration(q.Seconds)*time.Second, cancel)
+	patience := time.AfterFunc(patient, cancel)
 	defer patience.Stop()
 	size := 0
 	for u, err := range c.Follow(inner, q.Thread, o) {
@@ -138,6 +146,19 @@ func (q *followInput) follow(ctx context.Context, c *client.Client) (*followed, 
 	}
 	f.Over = q.Run != "" && inner.Err() == nil
 	return f, nil
+}
+
+// arrival is how long something may take to come that is known to be there.
+const arrival = 10 * time.Second
+
+// there reports whether there are events already, or the end of the run.
+func (q *followInput) there(ctx context.Context, c *client.Client) (bool, error) {
+	page, err := client.Do(ctx, c, api.EventsList, api.ListEvents{Thread: q.Thread, After: q.After, Run: q.Run, Limit: 1})
+	if err != nil || len(page.Events) > 0 || q.Run == "" {
+		return err == nil && len(page.Events) > 0, err
+	}
+	run, err := client.Do(ctx, c, api.RunsGet, api.OneRun{Thread: q.Thread, Run: q.Run})
+	return err == nil && run.Status != perdure.Queued && run.Status != perdure.Running, err
 }
 
 // briefly returns the end of a run without an output or asks that are too long.

@@ -1,6 +1,7 @@
 package mcpface_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -111,6 +112,80 @@ func TestWrongMessagesAreRefused(t *testing.T) {
 		}
 	}
 	s.connect("").call("flows_list", nil, nil)
+	for body, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"a","method":"no/such"}`:                                          `"id":"a","error":{"code":-32601,`,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`:                                         `"id":7,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":7}}`:          `"id":7,"error":{"code":-32602,`,
+		`{"jsonrpc":"2.0","method":"no/such"}`:                                                   "urn:perdure:problem:body",
+		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:                                             "urn:perdure:problem:body",
+		`{"jsonrpc":"2.0","id":1,"method":"ping","id":2}`:                                        "urn:perdure:problem:body",
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"tools/list"}`: "urn:perdure:problem:body",
+	} {
+		got := s.Do("POST", "/mcp", body, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
+		if !strings.Contains(string(got.Body), want) {
+			t.Errorf("%s is answered %d %s, want %s", body, got.Status, got.Body, want)
+		}
+	}
+}
+
+// On the standard input, a line that is no message is answered with an error of the
+// protocol, and the next line is read.
+func TestWrongLinesAreAnswered(t *testing.T) {
+	s := newSite(t, false, echo)
+	c := servertest.Must(client.New(s.URL, client.Options{}))(t)
+	deep := strings.Repeat("[", 200_000)
+	lines := []struct{ line, want string }{
+		{`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, `"id":"init","result":`},
+		{"nonsense", `"id":null,"error":{"code":-32700,`}, {"{", `"id":null,"error":{"code":-32700,`}, {"\xff\xfe", `"id":null,"error":{"code":-32700,`}, {deep, `"id":null,"error":{"code":-32700,`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":null,"error":{"code":-32700,`},
+		{"[]", `"id":null,"error":{"code":-32600,`}, {"null", `"id":null,"error":{"code":-32600,`}, {"{}", `"id":null,"error":{"code":-32600,`},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"id":null,"error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":5}`, `"id":5,"error":{"code":-32600,`},
+		{`{"jsonrpc":"1.0","id":"v","method":"ping"}`, `"id":"v","error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `"id":null,"error":{"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":"long","method":"ping","params":{"x":"` + strings.Repeat("x", 16<<20) + `"}}`, `"id":null,"error":{"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":6,"method":7}`, `"id":6,"error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":"none","method":"no/such"}`, `"id":"none","error":{"code":-32601,`},
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":7}}`, `"id":8,"error":{"code":-32602,`}, {"", ""}, {"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\r", ""},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"flows_list"}}`, `"id":9,"result":`},
+	}
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{}) }()
+	answers := bufio.NewReader(read)
+	for _, l := range lines {
+		servertest.Must(io.WriteString(write, l.line+"\n"))(t)
+		if l.want == "" {
+			continue
+		}
+		if got := servertest.Must(answers.ReadString('\n'))(t); !strings.HasPrefix(got, `{"jsonrpc":"2.0",`+l.want) {
+			t.Errorf("%.100s is answered %.200s, want %s", l.line, got, l.want)
+		}
+	}
+	servertest.Check(t, write.Close())
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// With 0 seconds events_follow returns what there is, and waits for nothing.
+func TestFollowWithoutWaiting(t *testing.T) {
+	s := newSite(t, false, asker)
+	run := s.Begin("t1", "asker", "x")
+	servertest.Must(s.Runtime.Wait(t.Context(), "t1", ""))(t)
+	a := s.connect("")
+	type page struct {
+		Events []perdure.Event
+		Next   string
+		Over   bool
+	}
+	for _, of := range []string{"", run.ID, "newest"} {
+		var all, none page
+		if a.call("events_follow", args{"thread": "t1", "run": of, "seconds": 0}, &all); len(all.Events) < 3 || all.Over != (of != "") {
+			t.Errorf("run %q: %+v", of, all)
+		}
+		if a.call("events_follow", args{"thread": "t1", "run": of, "seconds": 0, "after": all.Next}, &none); len(none.Events) != 0 || none.Next != all.Next || none.Over != (of != "") {
+			t.Errorf("run %q, after all: %+v", of, none)
+		}
+	}
 }
 
 // A long input arrives, and a long result comes in parts that can be put together.
@@ -264,7 +339,9 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	a := &coder{TB: t, ClientSession: session}
 	a.call("docs_list", nil, nil)
-	if res := a.try("threads_list", nil); !res.IsError || !strings.Contains(text(res), "127.0.0.1:1") {
+	a.fails("unavailable", "events_follow", args{"thread": "t1"})
+	a.fails("unavailable", "threads_list", nil)
+	if res := a.try("threads_list", nil); !strings.Contains(text(res), "127.0.0.1:1") || !strings.Contains(text(res), "What to do: try again") {
 		t.Errorf("%s", text(res))
 	}
 	servertest.Check(t, write.Close())

@@ -7,14 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/store"
 )
 
 // maxResult is how many bytes of JSON a call returns. What is longer comes in parts.
@@ -133,7 +137,7 @@ var advice = map[string]string{
 	"too-many":     "try again in a few seconds",
 	"overloaded":   "try again in a few seconds",
 	"stopping":     "try again in a few seconds: another server answers, or this one is starting again",
-	"unavailable":  "try again in a few seconds",
+	"unavailable":  "try again in a few seconds; if it stays so, tell the person you work for, who can start the server or look after it",
 	"cancelled":    "try again",
 	"invalid":      "correct the arguments; the tool's schema describes them",
 	"body":         "correct the arguments; the tool's schema describes them",
@@ -147,6 +151,10 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 		switch p = api.ProblemOf(err); {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			p = api.ProblemOf(fmt.Errorf("%w: there was no answer in time; a change may have happened, and repeating the call with the same idempotency_key is safe", api.ErrOverloaded))
+		case p.Kind() == "internal" && isAway(err):
+			q := *api.ProblemOf(store.ErrUnavailable)
+			q.Detail = err.Error() + "; a change may have happened, and repeating the call with the same idempotency_key is safe"
+			p = &q
 		case p.Kind() == "internal":
 			q := *p
 			q.Detail = "the call failed: " + err.Error()
@@ -160,4 +168,11 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 	data, _ := json.Marshal(p)
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}, &mcp.TextContent{Text: string(data)}},
 		Meta: mcp.Meta{"perdure/problem": p.Type}}
+}
+
+// isAway reports whether an error is that of a connection: the server cannot be reached,
+// or was lost.
+func isAway(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }

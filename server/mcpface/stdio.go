@@ -7,10 +7,8 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -28,7 +26,7 @@ func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer,
 	s.refresh(ctx)
 	s.server.AddReceivingMiddleware(s.upToDate, refuse(s.options.fixed(), s.may))
 	err := s.server.Run(context.WithValue(ctx, callerKey{}, &caller{client: c, gone: ctx}),
-		polite{&mcp.IOTransport{Reader: io.NopCloser(in), Writer: keepOpen{out}, MaxLineLength: maxLine}})
+		lineTransport{in, out})
 	if errors.Is(err, io.EOF) || errors.Is(err, mcp.ErrConnectionClosed) {
 		return nil
 	}
@@ -37,70 +35,6 @@ func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer,
 
 // askTime is how long a server may take to say what it has before that is left out.
 const askTime = 10 * time.Second
-
-// maxLine is the size of the largest message in bytes.
-const maxLine = 16 << 20
-
-// keepOpen is a writer that somebody else closes.
-type keepOpen struct{ io.Writer }
-
-func (keepOpen) Close() error { return nil }
-
-// answerTime is how long calls may take that are under way when the input ends. It is
-// shorter than events_follow may wait, since nobody may be there any more.
-const answerTime = 5 * time.Second
-
-// polite is a transport that answers the calls that came before the end of its input:
-// a script may write them all at once.
-type polite struct{ mcp.Transport }
-
-// Connect connects.
-func (t polite) Connect(ctx context.Context) (mcp.Connection, error) {
-	c, err := t.Transport.Connect(ctx)
-	return &politeConn{Connection: c, answered: make(chan struct{}, 1)}, err
-}
-
-// politeConn counts the calls that are under way.
-type politeConn struct {
-	mcp.Connection
-	calls    atomic.Int64
-	answered chan struct{} // has an item after an answer
-}
-
-// Read returns the next message. The end of the input waits for answers.
-func (c *politeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	if q, ok := m.(*jsonrpc.Request); ok && q.IsCall() {
-		c.calls.Add(1)
-	}
-	if !errors.Is(err, io.EOF) {
-		return m, err
-	}
-	late := time.After(answerTime)
-	for c.calls.Load() > 0 {
-		select {
-		case <-c.answered:
-		case <-late:
-			return m, err
-		case <-ctx.Done():
-			return m, err
-		}
-	}
-	return m, err
-}
-
-// Write writes a message.
-func (c *politeConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	err := c.Connection.Write(ctx, m)
-	if _, ok := m.(*jsonrpc.Response); ok {
-		c.calls.Add(-1)
-		select {
-		case c.answered <- struct{}{}:
-		default:
-		}
-	}
-	return err
-}
 
 // local is a server of one client.
 type local struct {
