@@ -33,13 +33,14 @@ func RegisterCron(c Cron) { cronExpressions = c }
 
 // CatchUp says which firings of a schedule are made later if nothing could make them in
 // time: no worker ran, or the run could not be started. A firing was missed if it is late
-// by more than a minute, or than three leases if that is longer.
+// by more than a minute, or than three leases if that is longer; and with it those after
+// it that are due by the time when they can be made again.
 type CatchUp string
 
 // The policies.
 const (
 	CatchUpLast CatchUp = "last" // the last one of those that were missed; the default
-	CatchUpSkip CatchUp = "skip" // none
+	CatchUpSkip CatchUp = "skip" // none, except the last one if it is not that late
 	CatchUpAll  CatchUp = "all"  // all of them, one after the other, the latest ones if there are more than CatchUpMax
 )
 
@@ -170,6 +171,13 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	}
 	if q.Thread != "" {
 		if err := r.tenant.CheckNewID(ctx, q.Thread); err != nil {
+			return nil, err
+		}
+		o, err := r.core.threads.Tenant(r.tenant.Name).Open(ctx, q.Thread)
+		if err == nil && owner != "" && o.Thread.User != owner {
+			err = fmt.Errorf("%w: %q is not a thread of user %q", fault.ErrExists, q.Thread, owner)
+		}
+		if err != nil && !goneThread(err) {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
 )
 
 // inputSchema returns the JSON Schema of what encoding/json decodes into a type, or
@@ -22,11 +25,47 @@ func inputSchema(t reflect.Type) json.RawMessage {
 	if err != nil {
 		return nil
 	}
+	optional(schema)
 	data, err := json.Marshal(schema)
 	if err != nil {
 		return nil
 	}
 	return data
+}
+
+// optional lets all members of objects be left out: they are zero values then.
+func optional(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	s.Required = nil
+	for _, inner := range s.Properties {
+		optional(inner)
+	}
+	optional(s.Items)
+	optional(s.AdditionalProperties)
+}
+
+// checkInput refuses an input with a member that the flow does not have, which would be
+// left out without a word. What else is wrong with it, the start finds out. Inputs that
+// are stored, such as those of schedules, are not checked again: they may be older than
+// the flow.
+func (s *Server) checkInput(name string, input json.RawMessage) error {
+	flow, ok := s.rt.Flow(name)
+	if !ok || len(input) == 0 || flow.Input() == reflect.TypeFor[agent.Content]() {
+		return nil
+	}
+	switch flow.Input().Kind() {
+	case reflect.Struct, reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	default:
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.DisallowUnknownFields()
+	if err := d.Decode(reflect.New(flow.Input()).Interface()); err != nil && strings.HasPrefix(err.Error(), "json: unknown field") {
+		return api.Invalid("the input of flow %s has the %s, which the flow does not have; GET /v1/flows describes its input", name, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
 }
 
 // anything is the schema of any value. It lists the types, since a pointer to what

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,9 @@ func TestInputSchema(t *testing.T) {
 		Four [4]byte                      `json:"four,omitzero"`
 		Map  map[string][]json.RawMessage `json:"map,omitempty"`
 	}
+	type outer struct {
+		N int `json:"n"`
+	}
 	type quoted struct {
 		N int `json:"n,string"`
 	}
@@ -51,6 +55,11 @@ func TestInputSchema(t *testing.T) {
 			`{}`, `{"raw":{"a":1},"rest":[1]}`, `{"raw":5,"rest":null}`, `{"data":"AQI="}`, `{"sum":12}`, `{"at":"2026-01-02T03:04:05Z"}`, `{"at":null}`,
 			`{"host":"127.0.0.1"}`, `{"big":123456789012345678901}`, `{"l":"high"}`, `{"l":{"any":1}}`, `{"four":[1,2,3,4]}`, `{"map":{"a":[1,"x",{}]}}`,
 		}, []string{`{"data":{}}`, `{"at":1}`, `{"host":1}`, `{"four":"x"}`, `{"map":1}`}},
+		{struct {
+			A string           `json:"a"`
+			B []outer          `json:"b"`
+			C map[string]outer `json:"c"`
+		}{}, []string{`{}`, `{"a":"x","b":[{}],"c":{"k":{}}}`, `{"b":[{"n":1}]}`}, []string{`{"x":1}`, `{"a":1}`, `{"b":[{"x":1}]}`, `{"c":{"k":{"x":1}}}`}},
 		{struct{ Q quoted }{}, []string{`{"Q":{"n":"12"}}`}, nil},
 	} {
 		in := reflect.TypeOf(c.in)
@@ -67,7 +76,9 @@ func TestInputSchema(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &value); err != nil {
 				t.Fatal(err)
 			}
-			return json.Unmarshal([]byte(text), reflect.New(in).Interface()), resolved.Validate(value)
+			d := json.NewDecoder(strings.NewReader(text))
+			d.DisallowUnknownFields()
+			return d.Decode(reflect.New(in).Interface()), resolved.Validate(value)
 		}
 		for _, text := range c.good {
 			if decoded, fits := check(text); decoded != nil || fits != nil {

@@ -77,6 +77,9 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, threa
 			return s.comeBack(w, r, c, thread, api.EventID(last))
 		}
 	}
+	if err := s.checkInput(in.Flow, in.Input); err != nil {
+		return err
+	}
 	run, err := c.Runtime.Start(r.Context(), q)
 	if err != nil {
 		return err

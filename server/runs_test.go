@@ -179,6 +179,10 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	s := plainSite(t)
 	s.Do("POST", "/v1/threads/t/runs", `{"flow":"none"}`).Problem(422, "no-flow")
 	s.Do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x","policy":"maybe"}`).Problem(400, "invalid")
+	for _, input := range []string{`{"Promt":"x"}`, `{"Prompt":"x","more":1}`, `{"Prompt":7}`, `[]`} {
+		s.Do("POST", "/v1/threads/t/runs", `{"flow":"ask","input":`+input+`}`).Problem(400, "invalid")
+		s.Do("PUT", "/v1/schedules/s", `{"flow":"ask","every":"1d","input":`+input+`}`).Problem(400, "invalid")
+	}
 	s.Do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "If-Match", `"3"`).Problem(412, "stale")
 	for _, tag := range []string{`"0"`, `""`, `"x"`, `*`} {
 		s.Do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "If-Match", tag).Problem(400, "invalid")

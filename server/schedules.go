@@ -68,6 +68,9 @@ func (s *Server) putSchedule(ctx context.Context, c *Call, in *api.PutSchedule) 
 	default:
 		return nil, err
 	}
+	if err := s.checkInput(in.Flow, in.Input); err != nil {
+		return nil, err
+	}
 	q.Input, q.By = given(in.Input), c.Who.Subject
 	sch, err := c.Runtime.PutSchedule(ctx, q)
 	if err != nil {

@@ -135,7 +135,7 @@ func hash(t *threads.Tenant, id, life string) string {
 
 // CheckID returns an error if something cannot be the id of a schedule.
 func CheckID(id string) error {
-	if id == "" || len(id) > 100 || strings.ContainsFunc(id, func(c rune) bool {
+	if id == "" || id == "." || id == ".." || len(id) > 100 || strings.ContainsFunc(id, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
 	}) {
 		return fmt.Errorf("%w: the id of a schedule has 1 to 100 letters, digits, and - _ . , not %.40q", fault.ErrInvalid, id)

@@ -186,6 +186,8 @@ func TestBadRequests(t *testing.T) {
 		"a maximum of -1":                      func(q *perdure.ScheduleRequest) { q.Max = -1 },
 		"the limit is 65536":                   func(q *perdure.ScheduleRequest) { q.Input = strings.Repeat("x", 70_000) },
 		"letters, digits":                      func(q *perdure.ScheduleRequest) { q.ID = "a/b" },
+		"not \"..\"":                           func(q *perdure.ScheduleRequest) { q.ID = ".." },
+		"\"right/Europe/Berlin\" names no":     func(q *perdure.ScheduleRequest) { q.Every, q.Cron, q.Zone = 0, "@daily", "right/Europe/Berlin" },
 		"the metadata perdure.schedule is the": func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"perdure.schedule": "x"} },
 		"flow echo takes string":               func(q *perdure.ScheduleRequest) { q.Input = 5 },
 		"control or invisible characters":      func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
@@ -204,7 +206,12 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	_, err := rt.PutSchedule(t.Context(), perdure.ScheduleRequest{Flow: "none", Every: time.Minute})
+	_, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "echo", Input: "x", Thread: "bobs", User: "bob"})
+	kit.NoErr(t, err)
+	put(t, rt, perdure.ScheduleRequest{Thread: "bobs", User: "bob", Every: time.Minute})
+	_, err = rt.PutSchedule(t.Context(), perdure.ScheduleRequest{Flow: "echo", Input: "x", Thread: "bobs", User: "ada", Every: time.Minute})
+	kit.WantErr(t, "another user's thread", err, perdure.ErrExists)
+	_, err = rt.PutSchedule(t.Context(), perdure.ScheduleRequest{Flow: "none", Every: time.Minute})
 	kit.WantErr(t, "an unknown flow", err, perdure.ErrNoFlow)
 	for i := range 101 {
 		_, err = rt.PutSchedule(t.Context(), perdure.ScheduleRequest{ID: fmt.Sprint(i), User: "ada", Flow: "echo", Input: "x", Every: time.Hour})

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +66,8 @@ func (t *Timing) Check(cron Cron) error {
 }
 
 func (t *Timing) location() (*time.Location, error) {
-	if t.Zone == "Local" || strings.HasPrefix(t.Zone, "/") { // another one on each machine
+	// Local is another one on each machine, and the others are not there on all.
+	if slices.Contains([]string{"Local", "localtime", "posixrules", "Factory"}, t.Zone) || strings.HasPrefix(t.Zone, "/") || strings.HasPrefix(t.Zone, "right/") || strings.HasPrefix(t.Zone, "posix/") {
 		return nil, fmt.Errorf("%w: %q names no time zone; use an IANA name such as Europe/Berlin", fault.ErrInvalid, t.Zone)
 	}
 	if loc, ok := zones.Load(t.Zone); ok {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,6 +91,9 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, c *server.Call) err
 	data, err := c.Body(w, r)
 	if err != nil {
 		return err
+	}
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
+		return fmt.Errorf("%w: it has to be application/json", api.ErrMedia)
 	}
 	_, id, wrong := parse(data)
 	if wrong != nil {

@@ -83,7 +83,7 @@ func (q *followInput) follow(ctx context.Context, c *client.Client) (*followed, 
 	case len(q.Thread)+len(q.Run)+len(q.After) > maxName:
 		return nil, api.Invalid("ids of more than %d bytes", maxName)
 	case q.Seconds < 0 || q.Seconds > maxWait:
-		return nil, api.Invalid("the argument seconds is at most %d", maxWait)
+		return nil, api.Invalid("the argument seconds is 0 to %d", maxWait)
 	case q.Limit < 1 || q.Limit > 200:
 		return nil, api.Invalid("the argument limit is 1 to 200")
 	}

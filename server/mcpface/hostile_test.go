@@ -67,6 +67,7 @@ func TestWrongCallsAreToldWhy(t *testing.T) {
 		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "idempotency_key": ""}},
 		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "idempotency_key": giant}},
 		{"invalid", "flow_buy", args{"input": args{"item": "x"}, "flow": "asker"}},
+		{"invalid", "flow_buy", args{"input": args{"item": "x", "cuont": 2}}},
 		{"no-ask", "asks_answer", args{"ask": "nothing", "decision": "approve"}},
 		{"not-found", "docs_read", args{"name": "../secret"}},
 		{"not-found", "docs_read", args{"name": "secret.txt"}},

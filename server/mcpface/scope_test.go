@@ -43,12 +43,7 @@ func TestScopesDecideAboutTools(t *testing.T) {
 			if tools[name] != nil {
 				t.Errorf("%v: the tool %s is listed", test.scopes, name)
 			}
-			switch res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args{}}); {
-			case err == nil && (!res.IsError || res.Meta["perdure/problem"] != "urn:perdure:problem:scope"):
-				t.Errorf("%v: %s is answered %s", test.scopes, name, text(res))
-			case err != nil && !strings.HasPrefix(name, "flow_"):
-				t.Errorf("%v: %s: %v", test.scopes, name, err)
-			}
+			a.fails("scope", name, args{})
 		}
 	}
 	if list, err := s.tokens.List(t.Context(), "acme"); err != nil || len(list) != 5 {

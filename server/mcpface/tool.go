@@ -168,6 +168,9 @@ func refuse(all []*tool, may func(api.Scope) bool) mcp.Middleware {
 				if i := slices.IndexFunc(all, func(t *tool) bool { return t.Name == call.Name }); i >= 0 && !may(all[i].scope) {
 					return failure(ctx, fmt.Errorf("%w: %s needs the scope %s", api.ErrScope, call.Name, all[i].scope)), nil
 				}
+				if strings.HasPrefix(call.Name, flowPrefix) && !(may(api.ScopeRun) && may(api.ScopeRead)) {
+					return failure(ctx, fmt.Errorf("%w: tools of flows need the scopes run and read", api.ErrScope)), nil
+				}
 			}
 			return next(ctx, method, q)
 		}
