@@ -272,7 +272,7 @@ func eraseAll(t *testing.T, rt *perdure.Runtime) {
 // A process that dies at any write leaves lists as its journals say once another
 // has gone on with its work, and nothing that an erase does not find.
 func TestListsAfterACrashAnywhere(t *testing.T) {
-	step := kit.Sized(9, 3, 1)
+	step := kit.Sized(23, 3, 1)
 	for name, create := range indexStores() {
 		t.Run(name, func(t *testing.T) {
 			var reached atomic.Bool

@@ -300,7 +300,8 @@ func TestRebuildThatDiesIsDoneByTheNext(t *testing.T) {
 		town(t, s)
 		before := hintsOf(t, s)
 		cuts := 0
-		for cut, plan := range faulty.Sweep(faulty.CrashBefore, faulty.CrashAfter, faulty.FailBefore, faulty.FailAfter, faulty.Conflict) {
+		step := kit.Sized(5, 1, 1)
+		for cut, plan := range kit.SweepWrites(step, faulty.CrashBefore, faulty.CrashAfter, faulty.FailBefore, faulty.FailAfter, faulty.Conflict) {
 			cuts++
 			loseHints(t, s)
 			cutOff, err := perdure.New(t.Context(), faulty.New(s, plan), perdure.Options{})
@@ -316,7 +317,7 @@ func TestRebuildThatDiesIsDoneByTheNext(t *testing.T) {
 				t.Fatalf("%s: a third time it did %+v", cut, got)
 			}
 		}
-		if cuts < 100 {
+		if cuts < 100/step {
 			t.Errorf("only %d cuts", cuts)
 		}
 	})

@@ -120,19 +120,20 @@ func TestPostMortemOfAFailedRun(t *testing.T) {
 
 // TestPostMortemIsBounded has a run that fails again and again.
 func TestPostMortemIsBounded(t *testing.T) {
+	attempts := kit.Sized(80, 230, 230)
 	kit.Bubble(t, "many", func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (int, error) {
 			return perdure.Step(ctx, "s", func(context.Context) (int, error) { return 0, errors.New(strings.Repeat("x", 10_000)) },
-				perdure.Retry(perdure.RetryPolicy{Attempts: 230, Wait: time.Minute}))
+				perdure.Retry(perdure.RetryPolicy{Attempts: attempts, Wait: time.Minute}))
 		}))
 		k.StartOn("t", "f", "")
 		k.WaitFor("t", perdure.Failed)
 		m, err := k.PostMortem(t.Context(), "t", "")
 		kit.NoErr(t, err)
-		if len(m.Failures) != 50 || len(m.Passes) != 20 || len(m.Events) != 20 || m.Left != (perdure.LeftOut{Failures: 231 - 50, Passes: 230 - 20, Events: m.Left.Events}) || m.Left.Events < 500 {
+		if len(m.Failures) != 50 || len(m.Passes) != 20 || len(m.Events) != 20 || m.Left != (perdure.LeftOut{Failures: attempts + 1 - 50, Passes: attempts - 20, Events: m.Left.Events}) || m.Left.Events < 2*attempts {
 			t.Errorf("%d failures, %d passes, %d events, and left out %+v", len(m.Failures), len(m.Passes), len(m.Events), m.Left)
 		}
-		if m.Usage.Failed != 230 || m.Usage.Resumes != 229 || len(m.Failures[0].Error) > 5000 {
+		if m.Usage.Failed != attempts || m.Usage.Resumes != attempts-1 || len(m.Failures[0].Error) > 5000 {
 			t.Errorf("%+v", m.Usage)
 		}
 	})
