@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
 )
 
 // TestWhereTheConsoleIs asks a site with and without routes of the program.
@@ -18,6 +19,7 @@ func TestWhereTheConsoleIs(t *testing.T) {
 			mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "own") })
 		}
 	}
+	faces := []server.Face{{{Pattern: "POST /face"}}}
 	for _, test := range []struct {
 		name         string
 		site         site
@@ -37,6 +39,16 @@ func TestWhereTheConsoleIs(t *testing.T) {
 		{"own route", site{console: true, routes: routes("/own")}, "/own", "", 200, "own"},
 		{"own front", site{console: true, routes: routes("/{$}")}, "/", "text/html", 200, "own"},
 		{"own console", site{console: true, routes: routes("/console/")}, "/console/", "text/html", 200, "own"},
+		{"paths of the API beside own routes", site{console: true, routes: routes("/own")}, "/v1/memory//x", "", 200, "api /v1/memory//x"},
+		{"everything: front", site{console: true, routes: routes("/")}, "/", "text/html", 200, "own"},
+		{"everything: file", site{console: true, routes: routes("GET /")}, "/app.js", "", 200, "own"},
+		{"everything: API", site{console: true, routes: routes("/")}, "/v1/threads", "", 200, "api /v1/threads"},
+		{"everything: no operation", site{console: true, routes: routes("GET /")}, "/v1/nothing", "", 200, "api /v1/nothing"},
+		{"everything: probe", site{console: true, routes: routes("GET /")}, "/readyz", "", 200, "api /readyz"},
+		{"everything: document", site{console: true, routes: routes("/")}, "/openapi.json", "", 200, "api /openapi.json"},
+		{"everything: face", site{console: true, routes: routes("/"), faces: faces}, "/face", "", 200, "api /face"},
+		{"everything: console", site{console: true, routes: routes("GET /")}, "/console/", "", 200, "<title>"},
+		{"everything: no console", site{routes: routes("/")}, "/console/", "", 200, "own"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil)
 		r.Header.Set("Accept", test.accept)

@@ -98,7 +98,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool, send se
 		o.Local = ownerOnly(record.Secret)
 	}
 	a.welcome(record, open)
-	s := &site{rt: rt, api: server.New(rt, o), routes: a.opts.Routes, log: log, worker: true, console: true}
+	s := &site{rt: rt, api: server.New(rt, o), faces: o.Faces, routes: a.opts.Routes, log: log, worker: true, console: true}
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}

@@ -58,14 +58,17 @@ type Options struct {
 	// ask for it, it starts the server and returns the URL of the store, otherwise
 	// "". Stop is called after the store is closed.
 	Engine func(flags *pflag.FlagSet) func(ctx context.Context, log *slog.Logger) (store string, stop func(), err error)
-	// Routes adds the program's own routes to those of dev and serve. Requests
-	// that they do not match go to the API. They are called without checking
-	// tokens, and without limits other than their own.
+	// Routes adds the program's own routes to those of dev and serve. They take
+	// precedence over the API and the console; only a route for everything, such
+	// as "/" or "GET /", gets what neither of these has. They are called without
+	// checking tokens, hosts or origins, and without limits other than their own.
 	Routes func(mux *http.ServeMux, rt *perdure.Runtime)
 }
 
 // Run runs one command of a program with flows until it is done or the context
-// ends, and returns the exit code.
+// ends, and returns the exit code. It leaves signals to the caller: with a context
+// from [signal.NotifyContext], as [Main] has it, serve and worker hand over their
+// runs when the process is told to end; without one, SIGTERM kills it.
 func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
 	t := &terminal.Terminal{In: os.Stdin, Out: cmp.Or[io.Writer](o.Stdout, os.Stdout), Err: cmp.Or[io.Writer](o.Stderr, os.Stderr), Env: os.Getenv}
 	args := o.Args

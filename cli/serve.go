@@ -151,7 +151,7 @@ listens, is not ready, and tries again until it is.`,
 				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
 			warnOfKeys(c.Context(), rt, log)
-			s.rt, s.api = rt, server.New(rt, so)
+			s.rt, s.api, s.faces = rt, server.New(rt, so), so.Faces
 			if worker {
 				logRules(log, o.Retention)
 			}
@@ -226,6 +226,7 @@ const shutdownGrace = 5 * time.Second
 type site struct {
 	rt     *perdure.Runtime
 	api    *server.Server
+	faces  []server.Face                          // of the API
 	routes func(*http.ServeMux, *perdure.Runtime) // the program's own; nil: none
 	log    *slog.Logger
 	worker bool // execute runs too
