@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -512,15 +513,18 @@ import { fetchEventSource } from "/node_modules/@microsoft/fetch-event-source/li
 const thread = "/v1/threads/chat";
 const start = () => fetch(thread + "/runs", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ flow: "clerk", input: "hi" }) });
 window.byFollow = new Promise((resolve) => {
-  const texts = [], deltas = [];
+  const texts = [], deltas = [], sources = [];
+  class Kept extends EventSource {
+    constructor(url) { super(url); sources.push(this); }
+  }
   const stop = follow(new URL(thread + "/events", location), ["created", "ended"], {
     onEvent(e) {
       if (e.kind === "created" || !texts.length) return start(); // until a delta has come through
       stop();
-      resolve({ texts, deltas });
+      resolve({ texts, deltas, states: sources.map((s) => s.readyState) });
     },
     onText(d, text) { deltas.push(d); texts.push(text); },
-  });
+  }, Kept);
 });
 window.byFetch = () => new Promise(async (resolve, reject) => {
   await start();
@@ -567,8 +571,12 @@ func TestBrowserFollowsAnAgent(t *testing.T) {
 	var got struct {
 		Texts  []string
 		Deltas []json.RawMessage
+		States []int
 	}
 	p.Eval("window.byFollow", &got)
+	if len(got.States) == 0 || slices.ContainsFunc(got.States, func(state int) bool { return state != 2 }) {
+		t.Errorf("after its end, the connections are %v, and not all closed", got.States)
+	}
 	for _, text := range got.Texts {
 		if !strings.HasPrefix("Good morning, what can I do for you?", text) {
 			t.Errorf("the page shows %q", text)

@@ -1,13 +1,16 @@
 // Follows a thread. Every event is reported once, in order, however often the
-// connection is lost; text is what a step has said so far, until its event.
+// connection is lost; text is what a step has said so far, until its event. It
+// returns a function that ends it.
 export function follow(url, kinds, { onEvent, onText, onDone, onError }, Source = globalThis.EventSource) {
   const live = new Map(); // steps that are being written, by run and path
   let last = new URL(url).searchParams.get("after") ?? "0";
-  let over = false;
+  let source, over = false;
+  const stop = () => { over = true; source.close(); };
   const open = () => {
+    if (over) return;
     const at = new URL(url);
     at.searchParams.set("after", last);
-    const source = new Source(at);
+    source = new Source(at);
     const told = (e) => {
       const event = JSON.parse(e.data);
       last = e.lastEventId;
@@ -24,15 +27,15 @@ export function follow(url, kinds, { onEvent, onText, onDone, onError }, Source 
       step.text += typeof d.data === "string" ? d.data : d.data?.text ?? ""; // an agent's are objects
       onText?.(d, step.text);
     });
-    source.addEventListener("done", (e) => { over = true; source.close(); onDone?.(JSON.parse(e.data)); });
+    source.addEventListener("done", (e) => { stop(); onDone?.(JSON.parse(e.data)); });
     source.onerror = async () => {
       if (over || source.readyState !== 2) return; // it connects again by itself
       const why = await fetch(at, { headers: { Accept: "application/json" } }).catch(() => null);
+      if (over) return;
       if (why?.status >= 400 && why.status < 429) onError?.(await why.json());
       else setTimeout(open, 1000);
     };
-    return source;
   };
   open();
-  return () => { over = true; };
+  return stop;
 }
