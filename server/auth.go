@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/store"
 )
 
 // Principal is who makes a request.
@@ -96,7 +97,9 @@ func (p *Principal) checkNew() error {
 }
 
 // Authenticator finds out whom a bearer token stands for. Its error matches
-// api.ErrUnauthorized for an invalid token, and otherwise says why it cannot tell.
+// api.ErrUnauthorized for an invalid token, which is answered with 401. Any other
+// error says why it cannot tell, such as a database that is away: it is logged, and
+// the caller gets 503 (unavailable) with Retry-After.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (*Principal, error)
 }
@@ -317,14 +320,28 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 func vet(p *Principal, err error) (*Principal, error) {
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, cannotTell(err)
 	case p == nil:
 		return nil, api.ErrUnauthorized
 	case !p.Expires.IsZero() && !time.Now().Before(p.Expires):
 		return nil, fmt.Errorf("%w: it has expired", api.ErrUnauthorized)
 	}
 	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("server: looking up the token: %v", err)
+		return nil, fmt.Errorf("%w: %v", errPrincipal, err)
 	}
 	return p, nil
+}
+
+var errPrincipal = errors.New("server: a token that stands for an invalid principal")
+
+// cannotTell returns the error of an Authenticator. An error that the API does not
+// know is a problem that may pass.
+func cannotTell(err error) error {
+	kind := api.ProblemOf(err).Kind()
+	if errors.Is(err, errPrincipal) || kind != "internal" && kind != "cancelled" {
+		return err
+	}
+	p := *api.ProblemOf(store.ErrUnavailable)
+	p.Detail = "the token cannot be checked now, and nothing was done; try again later"
+	return fmt.Errorf("server: checking a token: %w (%w)", err, &p)
 }

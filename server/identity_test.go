@@ -214,6 +214,32 @@ func TestErrorsOfTheStoreAreNotTold(t *testing.T) {
 	s.broken.Store(false)
 }
 
+// authFunc is an Authenticator of a test.
+type authFunc func() error
+
+func (f authFunc) Authenticate(context.Context, string) (*server.Principal, error) { return nil, f() }
+
+// TestAuthenticatorsThatCannotTell: their callers may try again, and learn nothing else.
+func TestAuthenticatorsThatCannotTell(t *testing.T) {
+	for _, err := range []error{errors.New("dial tcp: canary"), fmt.Errorf("canary: %w", context.DeadlineExceeded)} {
+		away := authFunc(func() error { return err })
+		for _, auth := range []server.Authenticator{away, server.Any(away, authTokens(t, memstore.New()))} {
+			var log strings.Builder
+			site := servertest.New(t, server.Options{Auth: auth, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			site.Token = "pdr_" + strings.Repeat("A", 43)
+			for _, method := range []string{"GET", "POST"} {
+				r := site.Do(method, "/v1/threads", "{}").Problem(503, "unavailable")
+				if strings.Contains(string(r.Body), "canary") || r.Header.Get("Retry-After") != "1" {
+					t.Errorf("%v: %v %s", err, r.Header, r.Body)
+				}
+			}
+			if !strings.Contains(log.String(), "canary") {
+				t.Errorf("the log does not say why: %s", &log)
+			}
+		}
+	}
+}
+
 func whoFlow(who ...string) perdure.Flow {
 	return perdure.NewFlow("buy", func(ctx context.Context, in string) (string, error) {
 		return perdure.Ask[string](ctx, "approve", perdure.Question{Prompt: in, Who: who})
