@@ -41,7 +41,7 @@ type StartRequest struct {
 	Title    string            // of a new thread
 	User     string            // owner of a new thread
 	Metadata map[string]string // of a new thread
-	Key      string            // idempotency key: the same key gives the same run
+	Key      string            // idempotency key: on the same thread, or without a Thread, the same key gives the same run
 	Policy   Policy            // what to do if the thread is busy; "" means Enqueue
 	Budget   map[string]int64  // by unit, see Spend
 	Trace    string            // trace context, a W3C traceparent, kept in the journal for the Observer; "": a Tracer finds it in the context
@@ -56,7 +56,8 @@ type StartRequest struct {
 // Policy decides.
 //
 // With a Key, Start can be repeated: the run, and the thread if none is named, are
-// derived from the key. The same key with another flow or input is ErrKeyReused. A
+// derived from the key. On another thread the same key starts another run. On the
+// same one, the same key with another flow or input is ErrKeyReused. A
 // run that was already started is returned whatever IfSeq says.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)

@@ -279,6 +279,37 @@ func TestStrangeNamesSurviveAResume(t *testing.T) {
 	})
 }
 
+// TestMisuseHasACode returns what verbs say about a mistake of the flow: the error of the run
+// matches it.
+func TestMisuseHasACode(t *testing.T) {
+	step := func(ctx context.Context) error {
+		_, err := perdure.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil })
+		return err
+	}
+	for want, flow := range map[error]func(context.Context) error{
+		perdure.ErrName:   func(ctx context.Context) error { return errors.Join(step(ctx), step(ctx)) },
+		perdure.ErrNoLeaf: func(ctx context.Context) error { return kit.Tone.Set(ctx, "x") },
+		perdure.ErrConcurrent: func(outer context.Context) error {
+			_, err := perdure.Scope(outer, "scope", func(context.Context) (int, error) { return 0, step(outer) })
+			return err
+		},
+		perdure.ErrNoRun: func(ctx context.Context) error {
+			var inner context.Context
+			_, err := perdure.Scope(ctx, "scope", func(ctx context.Context) (int, error) {
+				inner = ctx
+				return 0, nil
+			})
+			return errors.Join(err, step(inner))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if _, run := kit.RunOnce(t, perdure.Failed, flow); !errors.Is(run.Err, want) || len(run.Codes) != 1 {
+				t.Errorf("%v: the run failed with %v, codes %q", want, run.Err, run.Codes)
+			}
+		})
+	}
+}
+
 func TestASecondVerbInAFrameIsErrConcurrentAndNamesGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := func(at string, ctx context.Context) {

@@ -21,11 +21,11 @@ import (
 
 // The sentinels of package perdure, which documents them.
 var (
-	ErrNoRun          = errors.New("perdure: not inside a run")
-	ErrConcurrent     = errors.New("perdure: the frame has a verb in progress; use a Group to do things at the same time")
-	ErrName           = errors.New("perdure: bad name")
+	ErrNoRun          = Coded("outside-run", errors.New("perdure: not inside a run"))
+	ErrConcurrent     = Coded("concurrent-verb", errors.New("perdure: the frame has a verb in progress; use a Group to do things at the same time"))
+	ErrName           = Coded("bad-name", errors.New("perdure: bad name"))
 	ErrComposite      = Coded("composite", errors.New("perdure: a step either calls verbs or changes state; put the change into a step of its own"))
-	ErrNoLeaf         = errors.New("perdure: only a step changes state or spends; wrap the change in Step")
+	ErrNoLeaf         = Coded("no-leaf", errors.New("perdure: only a step changes state or spends; wrap the change in Step"))
 	ErrSuspended      = errors.New("perdure: the run is suspended")
 	ErrCancelled      = Coded("cancelled", errors.New("perdure: the run was cancelled"))
 	ErrFailedFast     = Coded("failed-fast", errors.New("perdure: a sibling branch failed"))
