@@ -90,7 +90,7 @@ func occurs(source, lines []string) bool {
 
 // TestSnippetsAreCodeThatRuns looks for the Go of the guide in files that the
 // tests compile and run: guide/*_test.go, the examples, and the project that
-// perdure init writes. What a page says that code prints has to be the output of an
+// perdure init writes. The page names the file. What a page says that code prints has to be the output of an
 // example there. Go of other systems is marked as "go foreign".
 func TestSnippetsAreCodeThatRuns(t *testing.T) {
 	files := sources(t, "guide/*_test.go", "../examples/*/*.go", "../cli/starter/*.go.txt")
@@ -111,6 +111,11 @@ func TestSnippetsAreCodeThatRuns(t *testing.T) {
 	}
 	looked := 0
 	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
 		for _, b := range blocks(t, page) {
 			in := files
 			switch b.lang {
@@ -124,12 +129,17 @@ func TestSnippetsAreCodeThatRuns(t *testing.T) {
 				continue
 			}
 			looked++
-			found := false
-			for _, lines := range in {
-				found = found || occurs(lines, b.lines)
+			found, named := false, false
+			for file, lines := range in {
+				if occurs(lines, b.lines) {
+					found = true
+					named = named || strings.Contains(text, strings.TrimSuffix(filepath.Base(file), ".txt")+"`")
+				}
 			}
 			if !found {
 				t.Errorf("%s: no file that is tested has this:\n%s", b.where, strings.Join(b.lines, "\n"))
+			} else if b.lang == "go" && !named {
+				t.Errorf("%s: the page does not name the file that has this:\n%s", b.where, strings.Join(b.lines, "\n"))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package guide_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,7 +90,10 @@ func subscribe(ctx context.Context, customer string) (int, error) {
 		return 0, err
 	}
 	stay, err := perdure.Receive[bool](ctx, "decision", "decision", 7*24*time.Hour)
-	if err != nil || !stay {
+	if errors.Is(err, perdure.ErrTimeout) || err == nil && !stay {
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	_, err = perdure.Step(ctx, "remind", func(ctx context.Context) (bool, error) {

@@ -111,6 +111,16 @@ func Example_cleanup() {
 	// failed /pay: card refused
 }
 
+func TestSubscriptionWithoutADecisionEnds(t *testing.T) {
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{subscription}}, func(t *testing.T, e *perduretest.Env) {
+		e.Start("ann", "subscribe", "ann")
+		e.Advance(38 * 24 * time.Hour)
+		if out, err := perdure.Output[int](e.Wait("ann", perdure.Succeeded)); err != nil || out != 0 {
+			t.Errorf("got %d, %v", out, err)
+		}
+	})
+}
+
 func TestSubscriptionTakesAMonth(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{subscription}}, func(t *testing.T, e *perduretest.Env) {
 		e.Start("ann", "subscribe", "ann")
