@@ -134,7 +134,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./cli`, `PERDURE(/(api|cron|console|docs|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},
 		{`\./cli/internal/(exit|render)`, `PERDURE(/(api|client|` + agents + `|llm|archive|store.*|internal/.*))?|FOREIGN`},
 		{`\./cli/internal/link`, `PERDURE(/(api|server.*|client|` + agents + `|llm|archive|store.*|internal/.*|cli/internal/exit))?|FOREIGN`},
-		{`\./(console|docs)`, ``},
+		{`\./(console|docs|docs/guide)`, ``},
 		{`\./console`, ``},
 		{`\./internal/telemetry`, `PERDURE(/(archive|store.*|internal/.*))?`},
 		{`\./otel`, `PERDURE(/(archive|store.*|internal/.*))?|FOREIGN`},
