@@ -25,7 +25,7 @@ check: ## for the daily loop: vet, and the tests that start no programs, without
 	$(GO) test -short -vet=off -skip 'Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath|LargeStateFile
+WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath|LargeStateFile|ListsAfterACrash|WritersOfOneSummary|PostMortemIsBounded|RebuildThatDies
 
 # The other sweeps over crashes. They run on stores in memory only, and the short form loses fewer results.
 SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSeeEachOthersFiles|MadeOnceByItsStep|AStepPutsOnce|AreThoseOfTheFrame|NothingTakenEverywhere
@@ -43,7 +43,7 @@ long-proof:
 
 long-rest:
 	$(SUM) $(RACE) -timeout 30m -run 'Kill|RealPowerCuts|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk|$(STORES)' ./store/... ./server ./server/mcpface ./cmd/perdure
-	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
+	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/upkeep ./internal/worker ./llm/llmtest ./perduretest
 	$(SUM) $(RACE) -timeout 30m -run 'Killed|PowerCut|UnderLoad|OneMoment' ./internal/backup ./store/filestore
 	$(SUM) $(RACE) -timeout 30m -run 'CutOff|Damaged|ManyAtOnce|CrashAtEveryWrite|Year|Zones|Next|NothingOfAnErased|CutHere' ./internal/erasure ./internal/vault ./internal/bulk ./internal/retain ./internal/schedule ./cron
 	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
