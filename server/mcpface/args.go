@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/strict"
@@ -58,9 +59,29 @@ func take(all map[string]json.RawMessage, name string, to any) error {
 // mismatch says why a value does not fit.
 func mismatch(raw json.RawMessage, to any, err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("it is a %s, but has to be a %s", wrong.Value, wrong.Type)
+		return fmt.Sprintf("it has a %s where %s has to be", wrong.Value, kind(wrong.Type))
 	}
-	return fmt.Sprintf("%.80s is not a %T", raw, to)
+	return fmt.Sprintf("%.80s is not %s", raw, kind(reflect.TypeOf(to).Elem()))
+}
+
+// kind says what JSON is decoded into a type.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a text"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "an integer from 0 on"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "an integer"
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time such as 2026-01-02T15:04:05Z"
+	}
+	return "an object"
 }
 
 // rest returns an error if there are members left, which the tool does not know.

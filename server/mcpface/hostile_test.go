@@ -78,6 +78,14 @@ func TestWrongCallsAreToldWhy(t *testing.T) {
 	} {
 		a.fails(test.kind, test.name, test.args)
 	}
+	for want, wrong := range map[string]args{
+		"a string where an integer has to be":              {"thread": "t1", "runs": "many"},
+		"a number -1 where an integer from 0 on has to be": {"thread": "t1", "before": -1},
+	} {
+		if got := text(a.try("threads_get", wrong)); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", wrong, got)
+		}
+	}
 	if n := len(servertest.All(t, s.Runtime.List(t.Context(), perdure.ListOptions{}))); n != 1 {
 		t.Errorf("there are %d threads", n)
 	}
@@ -143,6 +151,9 @@ func TestWrongLinesAreAnswered(t *testing.T) {
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"id":null,"error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":5}`, `"id":5,"error":{"code":-32600,`},
 		{`{"jsonrpc":"1.0","id":"v","method":"ping"}`, `"id":"v","error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `"id":null,"error":{"code":-32600,`},
 		{`{"jsonrpc":"2.0","id":"long","method":"ping","params":{"x":"` + strings.Repeat("x", 16<<20) + `"}}`, `"id":null,"error":{"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat(`{"x":`, 100) + "1" + strings.Repeat("}", 101), `"id":7,"error":{"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"flow_echo","arguments":{"input":"\ud800"}}}`, `"id":7,"result":{"_meta":{"perdure/problem":"urn:perdure:problem:invalid"}`},
+		{`{"jsonrpc":"2.0","id":"list","method":"tools/list"}`, `"id":"list","result":{"ttlMs":0,"cacheScope":"private"`},
 		{`{"jsonrpc":"2.0","id":6,"method":7}`, `"id":6,"error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":"none","method":"no/such"}`, `"id":"none","error":{"code":-32601,`},
 		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":7}}`, `"id":8,"error":{"code":-32602,`}, {"", ""}, {"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\r", ""},
 		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"flows_list"}}`, `"id":9,"result":`},

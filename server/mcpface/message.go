@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/perdure/perdure/internal/strict"
@@ -23,13 +24,8 @@ func parse(data []byte) (m jsonrpc.Message, id json.RawMessage, wrong *jsonrpc.E
 	refuse := func(code int64, format string, args ...any) (jsonrpc.Message, json.RawMessage, *jsonrpc.Error) {
 		return nil, id, &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
-	switch {
-	case strict.Text(data) != nil:
-		return refuse(jsonrpc.CodeParseError, "%v", strict.Text(data))
-	case !json.Valid(data):
+	if !utf8.Valid(data) || !json.Valid(data) {
 		return refuse(jsonrpc.CodeParseError, "a message is one JSON object, and this is not JSON")
-	case strict.Depth(data) > strict.MaxDepth:
-		return refuse(jsonrpc.CodeInvalidRequest, "it is nested deeper than %d", strict.MaxDepth)
 	}
 	all, err := object(data)
 	if params := all["params"]; len(params) > 0 && params[0] == '{' {
@@ -43,6 +39,9 @@ func parse(data []byte) (m jsonrpc.Message, id json.RawMessage, wrong *jsonrpc.E
 			return refuse(jsonrpc.CodeInvalidRequest, "the id has to be a text or an integer")
 		}
 		id = given
+	}
+	if strict.Depth(data) > strict.MaxDepth {
+		return refuse(jsonrpc.CodeInvalidRequest, "it is nested deeper than %d", strict.MaxDepth)
 	}
 	if string(all["jsonrpc"]) != `"2.0"` {
 		return refuse(jsonrpc.CodeInvalidRequest, `jsonrpc has to be "2.0"`)

@@ -153,7 +153,10 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 			p = api.ProblemOf(fmt.Errorf("%w: there was no answer in time; a change may have happened, and repeating the call with the same idempotency_key is safe", api.ErrOverloaded))
 		case p.Kind() == "internal" && isAway(err):
 			q := *api.ProblemOf(store.ErrUnavailable)
-			q.Detail = err.Error() + "; a change may have happened, and repeating the call with the same idempotency_key is safe"
+			q.Detail = err.Error()
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				q.Detail += "; a change may have happened, and repeating the call with the same idempotency_key is safe"
+			}
 			p = &q
 		case p.Kind() == "internal":
 			q := *p

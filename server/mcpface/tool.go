@@ -151,8 +151,11 @@ A result that is too long comes as a part of its JSON text; call the tool again 
 // newServer returns a server without tools.
 func newServer(version string, changes bool) *mcp.Server {
 	return mcp.NewServer(&mcp.Implementation{Name: "perdure", Title: "Perdure", Version: cmp.Or(version, "0")},
-		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: changes}}})
+		&mcp.ServerOptions{Instructions: instructions, SetCacheable: private, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: changes}}})
 }
+
+// private says that lists of tools depend on who asks.
+func private(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }
 
 // allowed returns the tools that scopes allow.
 func allowed(all []*tool, may func(api.Scope) bool) []*tool {
