@@ -50,6 +50,7 @@ type PassStart struct {
 	Claim                     Claim     // with which the pass begins
 	Lost                      Claim     // that of the pass before, if its worker died or lost its lease; otherwise zero
 	Passes                    int       // how many there were, with this one
+	Retries                   int       // how often the run was retried after it had failed
 	Parent                    string    // id of the thread that spawned this one, "" for none
 }
 
@@ -199,7 +200,7 @@ func (o *observing) PassStarted(ctx context.Context, p engine.PassStart) (contex
 		return ctx, nil
 	}
 	ctx, over := t.PassStarted(ctx, PassStart{Tenant: p.Tenant, Thread: p.Thread, Run: p.Run, Flow: p.Flow, Trace: p.Trace, Created: p.Created,
-		Claim: Claim(p.Claim), Lost: Claim(p.Lost), Passes: p.Passes, Parent: p.Parent})
+		Claim: Claim(p.Claim), Lost: Claim(p.Lost), Passes: p.Passes, Retries: p.Retries, Parent: p.Parent})
 	return ctx, func(end engine.PassEnd) {
 		if over != nil {
 			over(PassEnd{Status: Status(end.Status), Ended: end.Ended, Error: end.Error, Err: end.Err})

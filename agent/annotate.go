@@ -59,17 +59,19 @@ func annotateRequest(ctx context.Context, req *llm.Request) {
 		attrs = append(attrs, slog.Float64("gen_ai.request.temperature", *req.Temperature))
 	}
 	messages := req.Messages
-	attrs = append(attrs, slog.Any("gen_ai.system_instructions", content(func() any { return []spokenPart{{Type: "text", Content: req.System}} })),
-		slog.Any("gen_ai.input.messages", content(func() any { return spokenMessages(messages) })))
+	if req.System != "" {
+		attrs = append(attrs, slog.Any("gen_ai.system_instructions", content(func() any { return []spokenPart{{Type: "text", Content: req.System}} })))
+	}
+	attrs = append(attrs, slog.Any("gen_ai.input.messages", content(func() any { return spokenMessages(messages) })))
 	perdure.Annotate(ctx, attrs...)
 }
 
 // annotateReply says what a model replied. The usage has been checked.
 func annotateReply(ctx context.Context, r *llm.Reply, cost int64) {
-	attrs := []slog.Attr{slog.Int64("gen_ai.usage.input_tokens", r.Usage.Input), slog.Int64("gen_ai.usage.output_tokens", r.Usage.Output),
-		slog.Any("gen_ai.response.finish_reasons", []string{string(r.Stop)}),
+	attrs := []slog.Attr{slog.Any("gen_ai.response.finish_reasons", []string{string(r.Stop)}),
 		slog.Any("gen_ai.output.messages", content(func() any { return spokenMessages([]llm.Message{r.Message}) }))}
-	for _, a := range []slog.Attr{slog.Int64("gen_ai.usage.cache_read.input_tokens", r.Usage.CacheRead),
+	for _, a := range []slog.Attr{slog.Int64("gen_ai.usage.input_tokens", r.Usage.Input), slog.Int64("gen_ai.usage.output_tokens", r.Usage.Output),
+		slog.Int64("gen_ai.usage.cache_read.input_tokens", r.Usage.CacheRead),
 		slog.Int64("gen_ai.usage.cache_creation.input_tokens", r.Usage.CacheWrite), slog.Int64("perdure.cost", cost)} {
 		if a.Value.Int64() != 0 {
 			attrs = append(attrs, a)

@@ -109,14 +109,14 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool, send se
 // listenDev listens on the address, or on a free port if another program has the
 // usual one. A second dev on the same store is more likely a mistake.
 func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (net.Listener, error) {
-	l, err := listen(ctx, address)
+	l, err := listen(ctx, "addr", address)
 	if err == nil || fixed || !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
 	if file, ok := link.SQLiteFile(url); ok && a.conn.DialDev(ctx, func(d link.DevRecord) bool { return d.Address == address && d.Serves(file) }) != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("dev already serves this store at http://%s: use it, or start another one with --addr 127.0.0.1:0", address)}
 	}
-	if l, err = listen(ctx, "127.0.0.1:0"); err == nil {
+	if l, err = listen(ctx, "addr", "127.0.0.1:0"); err == nil {
 		a.hint("%s is taken by another program; this one has %s", address, l.Addr())
 	}
 	return l, err

@@ -127,7 +127,7 @@ listens, is not ready, and tries again until it is.`,
 					return err
 				}
 			}
-			l, err := listen(c.Context(), address)
+			l, err := listen(c.Context(), "addr", address)
 			if err != nil {
 				return err
 			}
@@ -290,13 +290,13 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 }
 
 // listen listens on an address. If it is in use, the error says what to do.
-func listen(ctx context.Context, address string) (net.Listener, error) {
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
 		return l, nil
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: perhaps by another perdure; stop it, or use a free port with --addr 127.0.0.1:0", err)
+		err = fmt.Errorf("%w: perhaps by another perdure; stop it, or use a free port with --%s 127.0.0.1:0", err, flag)
 	}
 	return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 }
@@ -322,6 +322,7 @@ func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
 	var keep keepFlags
 	var send sendFlags
+	var metrics string
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "execute the runs of a store",
@@ -329,8 +330,9 @@ func workerCommand(a *app) *cobra.Command {
 first interrupt or SIGTERM hands over runs that are between two steps, and lets
 running steps go on for --grace. A worker that is killed loses nothing that is recorded, and others
 take over its runs when its lease expires. If the store's engine, such as PostgreSQL,
-cannot be reached, it tries again until it can.`,
-		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
+cannot be reached, it tries again until it can. With --metrics, whoever can reach that
+address may read /metrics there.`,
+		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16 --metrics 127.0.0.1:9373",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("server") {
@@ -351,12 +353,22 @@ cannot be reached, it tries again until it can.`,
 				return err
 			}
 			defer sent.close()
+			if metrics != "" {
+				sent.metrics = server.NewMetrics()
+			}
 			o.Logger, o.Observer = sent.log, sent.observer(false)
 			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, new(atomic.Pointer[error]))
 			if err != nil {
 				return untilStopped(c.Context(), err)
 			}
 			defer closeStore()
+			if metrics != "" {
+				stop, err := a.serveMetrics(c.Context(), metrics, sent.metrics.Handler(rt))
+				if err != nil {
+					return err
+				}
+				defer stop()
+			}
 			warnOfKeys(c.Context(), rt, o.Logger)
 			logRules(o.Logger, o.Retention)
 			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), link.StoreName(url), os.Getpid())
@@ -366,8 +378,22 @@ cannot be reached, it tries again until it can.`,
 	addWork(c.Flags(), &o)
 	keep.add(c.Flags())
 	send.add(c.Flags())
+	c.Flags().StringVar(&metrics, "metrics", "", "show metrics for Prometheus at this address, such as 127.0.0.1:9373")
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
 	return c
+}
+
+// serveMetrics serves the metrics of a worker until the function that it returns is
+// called.
+func (a *app) serveMetrics(ctx context.Context, address string, h http.Handler) (stop func(), err error) {
+	l, err := listen(ctx, "metrics", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	go s.Serve(l)
+	fmt.Fprintf(a.term.Err, "%s: metrics are at http://%s/metrics\n", a.shellName(), l.Addr())
+	return func() { _ = s.Close() }, nil
 }
 
 // logger returns the program's own, or one that writes for people.

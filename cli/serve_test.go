@@ -21,7 +21,7 @@ func TestSiteHasTheLimitsOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := listen(t.Context(), "127.0.0.1:0")
+	l, err := listen(t.Context(), "addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

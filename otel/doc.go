@@ -33,7 +33,7 @@
 //
 // # What a trace reveals
 //
-// By default, spans have names, numbers and the messages of errors, without secrets that
-// the run was given. [Options.Content] adds what was said: prompts, replies, and the
-// arguments and results of tools.
+// By default, spans have names, numbers and the messages of errors. [Options.Content]
+// adds what was said: prompts, replies, and the arguments and results of tools. What a
+// tool reports is without the secrets that it was given.
 package otel

@@ -73,6 +73,12 @@ func runSpan(tenant, thread, run string) trace.SpanID {
 	return trace.SpanID(h[:8])
 }
 
+// retrySpan returns the id of the span of a run that was retried.
+func retrySpan(tenant, thread, run string, retries int) trace.SpanID {
+	h := hash("retry", tenant, thread, run, strconv.Itoa(retries))
+	return trace.SpanID(h[:8])
+}
+
 // passSpan returns the id of the span of a pass, which the sequence of its claim tells
 // from all others of the thread.
 func passSpan(tenant, thread, run string, claim uint64) trace.SpanID {

@@ -25,7 +25,7 @@ type Options struct {
 	// same in every process. Ids are made by this package.
 	Provider []sdk.TracerProviderOption
 	// Content adds what was said to the spans of agents: prompts, replies, and the
-	// arguments and results of tools, without secrets that the run was given.
+	// arguments and results of tools, these without secrets that the tool was given.
 	Content bool
 	// ContentLimit is how many bytes of each of these are kept; 0 means 8192.
 	ContentLimit int

@@ -400,6 +400,40 @@ func TestRequestsAreTraced(t *testing.T) {
 	}
 }
 
+// A failed run that is retried has another span below its first, each sent once.
+func TestRetriesHaveSpansOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tel, sent := traced(otel.Options{})
+		tries := 0
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+			return perdure.Step(ctx, "try", func(context.Context) (int, error) {
+				if tries++; tries < 3 {
+					return 0, perdure.Permanent(errors.New("no luck"))
+				}
+				return tries, nil
+			})
+		})
+		k := kit.New(t, nil, perdure.Options{Observer: tel}, flow)
+		run := k.StartOn("t", "f", 1)
+		for range 2 {
+			k.WaitFor("t", perdure.Failed)
+			kit.NoErr(t, k.Retry(t.Context(), "t", run.ID, perdure.Note{}))
+		}
+		k.WaitFor("t", perdure.Succeeded)
+		k.Stop()
+		want(t, outline(t, sent.GetSpans()), `invoke_workflow f status=failed ERROR
+  invoke_workflow f status=failed ERROR
+    pass status=failed
+      step try ERROR
+  invoke_workflow f status=succeeded
+    pass status=succeeded
+      step try
+  pass status=failed
+    step try ERROR
+`)
+	})
+}
+
 // docs/tracing.md names every attribute that the sources do.
 func TestAttributesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/tracing.md")

@@ -33,7 +33,8 @@ func (t *Telemetry) TraceContext(ctx context.Context, given string) string {
 }
 
 // PassStarted implements perdure.Tracer. The span of the run begins again with each
-// pass, under the same id, and is sent by the pass in which the run ends.
+// pass, under the same id, and is sent by the pass in which the run ends. A retry has a
+// span of its own below it.
 func (t *Telemetry) PassStarted(ctx context.Context, p perdure.PassStart) (context.Context, func(perdure.PassEnd)) {
 	about := []attribute.KeyValue{attribute.String("perdure.flow", p.Flow), attribute.String("perdure.thread", p.Thread), attribute.String("perdure.run", p.Run)}
 	if p.Tenant != "" {
@@ -49,6 +50,10 @@ func (t *Telemetry) PassStarted(ctx context.Context, p perdure.PassStart) (conte
 		above = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	_, run := t.start(above, ids{traceOf(p.Tenant, p.Thread, p.Run), runSpan(p.Tenant, p.Thread, p.Run)}, "invoke_workflow "+p.Flow, p.Created, of)
+	if p.Retries > 0 { // the first one has been sent, and cannot be changed
+		_, run = t.start(trace.ContextWithSpanContext(ctx, run.SpanContext()), ids{span: retrySpan(p.Tenant, p.Thread, p.Run, p.Retries)}, "invoke_workflow "+p.Flow, p.Created,
+			append(of[:len(of):len(of)], attribute.Int("perdure.retries", p.Retries)))
+	}
 	ctx = context.WithValue(ctx, runKey{}, run.SpanContext())
 	below := trace.ContextWithSpanContext(ctx, run.SpanContext())
 	options := []trace.SpanStartOption{}

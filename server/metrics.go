@@ -17,6 +17,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
+// metricsType is the media type of Prometheus' text format.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
 // meter counts the requests of the server.
 type meter struct {
 	requests *prometheus.CounterVec
@@ -94,12 +97,17 @@ func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStat
 		s.quotas.writeTenants(e)
 	}
 	writeRetention(e, kept)
-	all := []prometheus.Collector{e, s.meter.requests, s.meter.took, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	all := []prometheus.Collector{e, s.meter.requests, s.meter.took}
 	if s.opts.Metrics != nil {
 		all = append(all, s.opts.Metrics)
 	}
+	return expose(w, all...)
+}
+
+// expose writes metrics, and those of the process, in Prometheus' text format.
+func expose(w io.Writer, all ...prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
-	for _, c := range all {
+	for _, c := range append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := registry.Register(c); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -52,6 +53,29 @@ func NewMetrics() *Metrics {
 		took:      histogram("perdure_step_duration_seconds", "How long attempts of steps took by flow and operation.", short, "flow", "operation"),
 		tokens:    counter("perdure_tokens_total", "Tokens of models by flow, model and direction (input or output).", "flow", "model", "direction"),
 	}
+}
+
+// expect begins the counters of rare events at zero. Prometheus does not see the first
+// event of a counter that begins with it.
+func (m *Metrics) expect(flows []string) {
+	for _, flow := range flows {
+		m.takeovers.WithLabelValues(flow)
+		for _, status := range []perdure.Status{perdure.Succeeded, perdure.Failed, perdure.Cancelled} {
+			m.ended.WithLabelValues(flow, string(status))
+		}
+	}
+}
+
+// Handler serves the metrics of a process that works on the runs of a runtime without a
+// server, and those of the process itself. It does not ask who reads them.
+func (m *Metrics) Handler(rt *perdure.Runtime) http.Handler {
+	m.expect(rt.Flows())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", metricsType)
+		_ = expose(w, m) // the reader has gone away
+	})
+	return mux
 }
 
 func (m *Metrics) all() []prometheus.Collector {

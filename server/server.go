@@ -121,6 +121,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		sums:   counts{tenants: map[string]*counted{}},
 		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
 	s.sums.count = s.tallies.countThreads
+	if o.Metrics != nil {
+		o.Metrics.expect(rt.Flows())
+	}
 	s.flows = s.describeFlows()
 	all := threads.Behind(rt).All
 	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}

@@ -168,6 +168,6 @@ func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *
 	if err != nil {
 		kept = nil // the store does not answer: that is logged above
 	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Header().Set("Content-Type", metricsType)
 	return s.writeMetrics(w, n, kept)
 }

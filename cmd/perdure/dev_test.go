@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,10 +169,15 @@ func TestThreeProcessesOneApproval(t *testing.T) {
 		t.Fatalf("without a worker it is %+v, %v", now, err)
 	}
 
-	w := launch(t, dir, nil, "worker", "--store", url, "--concurrency", "2")
+	w := launch(t, dir, nil, "worker", "--store", url, "--concurrency", "2", "--metrics", "127.0.0.1:0")
 	ended, err := rt.WaitEnd(t.Context(), thread, "")
 	if err != nil || ended.Status != perdure.Succeeded {
 		t.Fatalf("it ends as %+v, %v", ended, err)
+	}
+	var shown string
+	call(t, "GET", w.err.find(t, regexp.MustCompile(`metrics are at (\S+)`)), "", &shown)
+	if !strings.Contains(shown, `perdure_passes_total{flow="research"} 1`) || !strings.Contains(shown, `perdure_takeovers_total{flow="research"} 0`) || !strings.Contains(shown, "go_goroutines") {
+		t.Errorf("the metrics of the worker are %s", shown)
 	}
 	w.signal(syscall.SIGTERM).ends(0)
 	by := ""

@@ -34,6 +34,7 @@ type PassStart struct {
 	Claim                     Claim
 	Lost                      Claim
 	Passes                    int
+	Retries                   int
 	Parent                    string
 }
 
@@ -65,7 +66,7 @@ func (p *Pass) begun() (over func()) {
 	}
 	r := p.run
 	info := PassStart{Tenant: p.thread.Tenant, Thread: p.thread.ID, Run: r.ID, Flow: r.Flow, Trace: r.Trace, Created: clock.Stamp(r.Created),
-		Claim: claimOf(r.Claim), Lost: claimOf(r.LostClaim), Passes: r.Claims}
+		Claim: claimOf(r.Claim), Lost: claimOf(r.LostClaim), Passes: r.Claims, Retries: r.Retries}
 	if from := p.thread.Parent; from != nil {
 		info.Parent = from.Thread
 	}
