@@ -41,7 +41,7 @@ func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, da
 		if err != nil {
 			return err
 		}
-		cells, err := c.fit(ctx, cells, store.MaxWrites-len(hints))
+		cells, err := c.fit(ctx, name, cells, store.MaxWrites-len(hints))
 		if err != nil {
 			return err
 		}
@@ -57,24 +57,37 @@ func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, da
 }
 
 // fit returns cells without those of the index for which a batch has no room. It
-// writes those that would be added, and leaves those that would be removed: the
-// index may have more cells than it should, but not fewer.
-func (c *Threads) fit(ctx context.Context, cells []store.Write, room int) ([]store.Write, error) {
+// writes those that would be added, and has the summary tell of those that would be
+// removed: the index may have more cells than it should, but not fewer.
+func (c *Threads) fit(ctx context.Context, name string, cells []store.Write, room int) ([]store.Write, error) {
 	if len(cells) <= room {
 		return cells, nil
 	}
 	cells = slices.Clone(cells)
+	var left []string
 	for i := len(cells) - 1; i >= 0 && len(cells) > room; i-- {
 		w := cells[i]
 		if !IsIndex(w.Key) {
 			continue
 		}
-		if !w.Remove {
-			if err := c.index(ctx, []string{w.Key}); err != nil {
-				return nil, err
-			}
+		if w.Remove {
+			left = append(left, w.Key)
+		} else if err := c.index(ctx, []string{w.Key}); err != nil {
+			return nil, err
 		}
 		cells = slices.Delete(cells, i, i+1)
+	}
+	if i := slices.IndexFunc(cells, func(w store.Write) bool { return w.Key == JournalKey(name) }); i >= 0 && len(left) > 0 {
+		var s Summary
+		if err := json.Unmarshal(cells[i].Value, &s); err != nil {
+			return nil, err
+		}
+		s.Gone = append(s.Gone, left...)
+		value, err := json.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		cells[i].Value = value
 	}
 	return cells, nil
 }
@@ -106,6 +119,9 @@ func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []st
 	return hints, nil
 }
 
+// mostAdded is how many cells of the index a batch adds, beside a summary and hints.
+const mostAdded = store.MaxWrites - 4
+
 // Foreseen returns the write of the summary that a thread will have after
 // entries; none if lists would show the same as before. It reports false if the
 // summary cannot be told in advance. The write is valid only in the same batch as
@@ -136,6 +152,9 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	}
 	cells = []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}
 	added, gone := c.changedKeys(name, was, s)
+	if len(added) > mostAdded { // they have to be announced
+		return nil, false
+	}
 	for _, key := range added {
 		cells = append(cells, indexWrite(key))
 	}

@@ -34,6 +34,8 @@ import (
 // the keys of facets that come and go contain a number that only grows, past those of
 // all cells that somebody may be about to remove. Before a writer replaces a summary
 // with cells to be removed, it removes them itself, since whoever wrote it may be dead.
+// Cells that a writer has announced who was overtaken may still come, and are told of
+// for longer.
 
 const indexPrefix = "index/"
 
@@ -90,7 +92,7 @@ func momentOf(micros int64) string {
 func (s *Summary) replaces(was Summary) {
 	s.Indexed, s.Pending, s.Gone = true, nil, nil
 	s.Back = cmp.Or(s.Back, was.Back)
-	s.Removed = max(was.Removed, highest(was.Gone))
+	s.Late, s.Removed = was.Late, max(was.Removed, highest(was.Gone), highest(was.Late))
 	next := max(s.Seq, s.Removed+1)
 	s.StatusSeq, s.MetaSeq = max(next, was.StatusSeq+1), max(next, was.MetaSeq+1)
 	if was.Indexed && facetStatus(was.Status) == facetStatus(s.Status) && was.Waits.equal(s.Waits) && minuteOf(was.Changed()) == minuteOf(s.Changed()) {
@@ -280,7 +282,7 @@ func (c *Threads) RemoveSummary(ctx context.Context, name string) error {
 		}
 		var s Summary
 		_ = json.Unmarshal(cell.Value, &s) // SweepIndex finds the cells of a damaged one
-		if err := c.unindex(ctx, append(slices.Concat(c.indexKeys(name, s), s.Pending, s.Gone), c.allKey(name))); err != nil || cell.Version == "" {
+		if err := c.unindex(ctx, append(slices.Concat(c.indexKeys(name, s), s.Pending, s.Gone, s.Late), c.allKey(name))); err != nil || cell.Version == "" {
 			return err
 		}
 		// If another writer has changed it meanwhile, there may be more cells.

@@ -46,6 +46,7 @@ type Summary struct {
 	MetaSeq   uint64   `json:"ms,omitempty"`
 	Pending   []string `json:"pe,omitempty"` // cells that may be written before the next summary
 	Gone      []string `json:"go,omitempty"` // cells that are to be removed
+	Late      []string `json:"la,omitempty"` // cells that writers who were overtaken may still write
 	Removed   uint64   `json:"rm,omitempty"` // the highest number of cells that were to be removed
 
 	Moved string `json:"moved,omitempty"` // the store where it continues
@@ -241,7 +242,9 @@ func (c *Threads) replaceSummary(ctx context.Context, name string, change func(w
 			if len(added) > 0 {
 				return nil, ErrNothing
 			}
-			s.Gone = gone
+			late := append(slices.Clone(was.Late), without(without(was.Pending, written), c.indexKeys(name, s))...)
+			s.Late = late[max(0, len(late)-maxLate):]
+			s.Gone = append(gone, late[:len(late)-len(s.Late)]...)
 			return json.Marshal(s)
 		})
 		if err != nil && !errors.Is(err, ErrNothing) {
@@ -259,6 +262,9 @@ func (c *Threads) replaceSummary(ctx context.Context, name string, change func(w
 		written, removed = append(written, added...), append(removed, left...)
 	}
 }
+
+// maxLate is how many cells of writers that were overtaken a summary tells of.
+const maxLate = 64
 
 // without returns the keys that are not among others.
 func without(keys, others []string) []string {

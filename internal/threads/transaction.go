@@ -64,7 +64,7 @@ func (c *Threads) BeginIn(ctx context.Context, tx store.Tx, name string, cells [
 	if err != nil {
 		return nil, err
 	}
-	cells, err = c.fit(ctx, slices.Concat(cells, summary), store.MaxWrites-len(hints))
+	cells, err = c.fit(ctx, name, slices.Concat(cells, summary), store.MaxWrites-len(hints))
 	if err != nil {
 		return nil, err
 	}
