@@ -229,8 +229,12 @@ func TestTakeoverIsLinked(t *testing.T) {
 			t.Errorf("the run began at %v, before its span", run.Created)
 		}
 		m.Stop()
-		if n := len(sent.GetSpans()); n != 2 {
-			t.Errorf("the worker that was thought dead has sent %d spans, want its two steps: its pass is reported already", n)
+		late := sent.GetSpans()
+		if n := len(late); n != 2 {
+			t.Fatalf("the worker that was thought dead has sent %d spans, want its two steps: its pass is reported already", n)
+		}
+		if outcome, _ := valueOf(late[1], "perdure.outcome"); outcome != "lost" {
+			t.Errorf("a step whose result came too late has the outcome %q", outcome)
 		}
 	})
 }
