@@ -112,7 +112,7 @@ func (r *Runtime) why(ctx context.Context, o *threads.Opened) (*Why, error) {
 			w.Text = "it began in another thread, and waits for a person to resume it"
 		}
 	case journal.StatusBlocked:
-		w.State, w.Text = WhyBlocked, "the code does not fit what is recorded: "+short(run.Diff)
+		w.State, w.Text = WhyBlocked, "the code does not fit what is recorded: "+short(changes(run.Diff))
 	case journal.StatusQuarantined:
 		w.State, w.Text = WhyQuarantined, failText(run.Fail)
 	case journal.StatusSuspended:
@@ -175,6 +175,12 @@ func (r *Runtime) whyHeld(ctx context.Context, o *threads.Opened, run *journal.R
 	for path, wait := range run.Waits {
 		if wait.Kind == journal.Attempt && wait.Seq == t.Seq && wait.Due > clock.Now().UnixMicro() {
 			return r.whyRetry(ctx, o, path, wait, w)
+		}
+	}
+	for path, start := range run.Starts {
+		if start.Over > max(clock.Now().UnixMicro(), w.Until.UnixMicro()) && run.Waits[path] == nil {
+			w.State, w.Step, w.Since, w.Until = WhySleep, tree.Names(path), clock.Stamp(run.Claim.Time), clock.Stamp(start.Over)
+			w.Text = "it waits until a lost start of " + short(w.Step) + " cannot be running any more"
 		}
 	}
 	return nil
@@ -265,6 +271,18 @@ func failText(f *journal.Failure) string {
 		return "nobody knows why"
 	}
 	return short(f.Msg)
+}
+
+// changes returns the place of a diff and the lines that differ, as one line.
+func changes(diff string) string {
+	lines := strings.Split(strings.TrimSpace(diff), "\n")
+	told := lines[:1:1]
+	for _, line := range lines[1:] {
+		if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "+ ") {
+			told = append(told, line)
+		}
+	}
+	return strings.Join(told, " ")
 }
 
 // short returns the first line of a text, within bounds.

@@ -129,7 +129,7 @@ func (t *Thread) replace(r *Run) *Run {
 func (r *Run) clone() *Run {
 	c := *r
 	c.Misfits, c.Reached, c.Waits, c.Failing = maps.Clone(r.Misfits), maps.Clone(r.Reached), maps.Clone(r.Waits), maps.Clone(r.Failing)
-	c.Intents, c.Spent, c.Dumps = maps.Clone(r.Intents), maps.Clone(r.Spent), maps.Clone(r.Dumps)
+	c.Intents, c.Starts, c.Spent, c.Dumps = maps.Clone(r.Intents), maps.Clone(r.Starts), maps.Clone(r.Spent), maps.Clone(r.Dumps)
 	c.Errors, c.Children, c.asks = slices.Clip(r.Errors), slices.Clone(r.Children), slices.Clone(r.asks)
 	for i, child := range c.Children {
 		own := *child

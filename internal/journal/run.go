@@ -87,6 +87,7 @@ type Run struct {
 	Waits    map[string]*Wait `json:",omitzero"` // by path
 	Failing  map[string]Note  `json:",omitzero"` // branches whose newest outcome is a failure, by path
 	Intents  map[string]bool  `json:",omitzero"` // at-most-once steps under way
+	Starts   map[string]Start `json:",omitzero"` // their newest starts
 	Errors   []Note           `json:",omitzero"`
 	Cleaning bool             `json:",omitzero"` // a cleanup has started
 	Children []*Child         `json:",omitzero"`
@@ -103,6 +104,12 @@ type Claim struct {
 	Seq    uint64 `json:",omitzero"`
 	Time   int64  `json:",omitzero"`
 	Worker string `json:",omitzero"`
+}
+
+// Start is a start of an at-most-once step.
+type Start struct {
+	Limit int64 `json:",omitzero"` // how long it may take, in microseconds
+	Over  int64 `json:",omitzero"` // when it cannot be running any more, since another claim came first; else 0
 }
 
 // Wait is something that a run waits for.
@@ -218,6 +225,9 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.LostClaim = r.Claim
 		}
 		r.Claim = Claim{Seq: e.Seq, Time: e.Time, Worker: b.Worker}
+		for path, s := range r.Starts {
+			r.Starts[path] = Start{Limit: s.Limit, Over: e.Time + s.Limit}
+		}
 		r.Deaths = t.LostBefore(r, b.Worker)
 		r.Silent, r.Resting = true, false
 		r.Claims++
@@ -252,6 +262,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		r.Last = e.Path
 		if b.Fail == nil || b.NotDone {
 			delete(r.Intents, e.Path)
+			delete(r.Starts, e.Path)
 		}
 		if name, ok := strings.CutPrefix(e.Path, r.PlanAt); ok && b.Fail == nil && slices.Contains(r.Plan, name) {
 			if r.Reached == nil {
@@ -268,6 +279,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Attempt:
 		delete(r.Intents, e.Path)
+		delete(r.Starts, e.Path)
 		if b.Timer {
 			r.wait(e, Wait{Due: b.Due, Cleaning: b.Cleaning})
 		}
@@ -277,6 +289,10 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.Intents = map[string]bool{}
 		}
 		r.Intents[e.Path] = true
+		if r.Starts == nil {
+			r.Starts = map[string]Start{}
+		}
+		r.Starts[e.Path] = Start{Limit: b.Due - e.Time}
 		t.settled(r, e.Path)
 	case Closed:
 		t.closeBeside(r, e.Path)

@@ -36,6 +36,11 @@ func whyFlows(changed bool) []perdure.Flow {
 				<-ctx.Done()
 				return "", ctx.Err()
 			})
+		case "once":
+			return perdure.Step(ctx, "second", func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}, perdure.AtMostOnce(), perdure.Timeout(time.Hour))
 		case "person", "blocked":
 			return perdure.Ask[string](ctx, "question", perdure.Question{Prompt: "May I?\nPlease.", Who: []string{"ann", "group:g"}, Expires: time.Hour})
 		case "signal":
@@ -139,7 +144,7 @@ func TestWhyAThreadDoesNotMove(t *testing.T) {
 		other.Stop()
 		changed := kit.New(t, k.Store, perdure.Options{Version: "changed"}, whyFlows(true)...)
 		synctest.Wait()
-		want("blocked", perdure.WhyBlocked, "the code does not fit what is recorded: ")
+		want("blocked", perdure.WhyBlocked, `the code does not fit what is recorded: in /: - step "first" - ask "question" + step "renamed"`)
 		changed.Stop()
 	})
 }
@@ -188,6 +193,35 @@ func TestWhyItIsQuarantined(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhyALostStartIsWaitedFor: the next worker does not ask about an at-most-once step
+// before its timeout is over.
+func TestWhyALostStartIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		m := kit.NewMortal(t, s, perdure.Options{}, whyFlows(false)...)
+		looker := kit.Runtime(t, s, perdure.Options{}, whyFlows(false)...)
+		kit.Start(t, looker, perdure.StartRequest{Thread: "t", Flow: "f", Input: "once"})
+		synctest.Wait()
+		if got := whyOf(t, looker, "t"); got.State != perdure.WhyWorking {
+			t.Errorf("at first it is %+v", got)
+		}
+		m.Die()
+		k := kit.New(t, s, perdure.Options{}, whyFlows(false)...)
+		time.Sleep(time.Minute)
+		got := whyOf(t, looker, "t")
+		if got.State != perdure.WhySleep || got.Step != "/second" || got.Text != "it waits until a lost start of /second cannot be running any more" || got.Until != got.Since.Add(time.Hour) {
+			t.Errorf("with another worker it is %+v", got)
+		}
+		k.WaitFor("t", perdure.Suspended)
+		if now := time.Now(); now.Before(got.Until) || now.After(got.Until.Add(time.Minute)) {
+			t.Errorf("it asks at %v, and said %v", now, got.Until)
+		}
+		if got := whyOf(t, looker, "t"); got.State != perdure.WhyPerson {
+			t.Errorf("in the end it is %+v", got)
+		}
+	})
 }
 
 // TestWhyAWorkerDied follows a run whose worker disappears: at first nobody knows,
