@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -109,6 +110,10 @@ func (a *app) begin(dir, module string) error {
 		return err
 	}
 	tidy := "  go mod tidy\n"
+	lost := !strings.Contains(mod, "\nrequire ")
+	if lost {
+		tidy = "  go mod edit -replace " + perdureModule + "=CLONE\n" + tidy
+	}
 	if sum != "" {
 		if err := writeNew(filepath.Join(dir, "go.sum"), sum); err != nil {
 			return err
@@ -121,6 +126,9 @@ func (a *app) begin(dir, module string) error {
 	a.term.Printf("%s has an agent, one tool that needs approval, and a test.", dir)
 	if source != "" {
 		a.term.Printf("\nThis program was not built from a release, so go.mod replaces %s\nwith the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
+	}
+	if lost {
+		a.term.Printf("\nThis program was not built from a release, and does not know where its source is:\nput the path of your clone of %s in place of CLONE.", perdureModule)
 	}
 	a.term.Printf(" Next:\n\n  cd %s\n%s  go test ./...\n  go run . dev\n\n", safe.Quote(dir), tidy)
 	a.term.Printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")
@@ -139,8 +147,8 @@ func writeNew(name, text string) error {
 
 // goMod returns the go.mod of a new project, and its go.sum if that is known. If
 // this program was built from a release, the project requires that release. If
-// not, it uses the source that the program was built from, which is returned too,
-// provided that it still exists; otherwise go mod tidy finds the newest release.
+// not, it uses the source that the program was built from, or whose folder the program
+// is in, which is returned too. If neither exists, go.mod requires nothing.
 func goMod(module string) (mod, sum, source string) {
 	mod = "module " + module + "\n\ngo 1.26.0\n"
 	info, ok := debug.ReadBuildInfo()
@@ -153,10 +161,11 @@ func goMod(module string) (mod, sum, source string) {
 		}
 	}
 	_, file, _, _ := runtime.Caller(0)
-	source = filepath.Dir(filepath.Dir(file))
+	exe, _ := os.Executable()
+	source = cmp.Or(sourceAbove(file), sourceAbove(exe))
 	own, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	sums, sumErr := os.ReadFile(filepath.Join(source, "go.sum"))
-	if err != nil || sumErr != nil || !filepath.IsAbs(source) || !strings.HasPrefix(string(own), "module "+perdureModule+"\n") {
+	if source == "" || err != nil || sumErr != nil {
 		return mod, "", ""
 	}
 	mod += "\nrequire " + perdureModule + " v0.0.0\n\nreplace " + perdureModule + " => " + strconv.Quote(filepath.ToSlash(source)) + "\n\n// What that requires; go mod tidy removes what is not needed.\nrequire (\n"
@@ -164,6 +173,22 @@ func goMod(module string) (mod, sum, source string) {
 		mod += "\t" + m[1] + " // indirect\n"
 	}
 	return mod + ")\n", string(sums), source
+}
+
+// sourceAbove returns the folder above a file that has the source of Perdure, "" if
+// there is none.
+func sourceAbove(file string) string {
+	if !filepath.IsAbs(file) { // as a build with -trimpath has it
+		return ""
+	}
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if own, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(own), "module "+perdureModule+"\n") {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 // required matches a line of a block of requirements.
