@@ -30,7 +30,7 @@ const exitHelp = `Every command ends with one of these codes:
     2  the command line is wrong
     3  there is no such thread, run, ask, flow, …
     4  the run waits for a person or a signal
-    5  somebody else was first, or the thread is busy
+    5  somebody else was first, the thread is busy, or there is nothing to do
     6  there is no valid token, or it does not allow this
     7  the server or the store cannot be reached
   130  the command was interrupted`

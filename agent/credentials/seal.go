@@ -49,7 +49,7 @@ func (c *Credentials) boundTo(user, name string) []byte {
 func environmentKeys() (*seal.Ring, error) {
 	text := os.Getenv(keysVariable)
 	if text == "" {
-		return nil, fmt.Errorf("%w: open the store through store/seal, or set %s to a key, as in NAME:$(openssl rand -base64 32)", ErrUnsealed, keysVariable)
+		return nil, fmt.Errorf("%w: every process of the store needs the same %s, servers that take credentials as well as workers; see perdure docs operations", ErrUnsealed, keysVariable)
 	}
 	r, err := seal.ParseRing(text)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	BadUsage    = 2   // the command line is wrong
 	NotFound    = 3   // there is no such thread, run, ask, …
 	Waiting     = 4   // the run waits for a person or a signal
-	Conflict    = 5   // somebody else was first, or the thread is busy
+	Conflict    = 5   // somebody else was first, the thread is busy, or there is nothing to do
 	Auth        = 6   // no valid token, or it does not allow this
 	Unavailable = 7   // the server or the store cannot be reached
 	Interrupted = 130 // by Ctrl-C
@@ -68,7 +68,8 @@ func Code(err error) int {
 	default:
 		p = api.ProblemOf(err)
 	}
-	if p.Kind() == "quota" && p.Retry == 0 { // it does not help to try again
+	switch {
+	case p.Kind() == "quota" && p.Retry == 0, p.Kind() == "unsealed", p.Kind() == "key": // it does not help to try again
 		return Failed
 	}
 	switch p.Status {
