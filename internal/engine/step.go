@@ -223,13 +223,8 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		observed(stop)
 		return false, stop
 	}
-	stop := s.stopped(inner, err)
-	if errors.Is(stop, fault.ErrFenced) {
-		observed(stop) // whatever came of it is not recorded
-	} else {
-		observed(err)
-	}
-	if stop != nil {
+	observed(err)
+	if stop := s.stopped(inner, err); stop != nil {
 		_ = inner.rollback()
 		if !inner.verbs {
 			p.order.Lock()
