@@ -50,7 +50,7 @@ func TestChatOfTheGuide(t *testing.T) {
 	p.Eval(`document.querySelector("input").value = "Refund A-17"; document.querySelector("form").requestSubmit()`, nil)
 	p.Until(`document.querySelector("#asks button")`)
 	p.Reload()
-	p.Until(`document.querySelector("#asks button")?.textContent === "approve" && document.getElementById("log").textContent.includes("user: Refund A-17")`)
+	p.Until(`document.querySelector("#asks button")?.textContent === "approve" && document.getElementById("asks").textContent.includes("A-17") && document.getElementById("log").textContent.includes("user: Refund A-17")`)
 	p.Eval(`document.querySelector("#asks button").click()`, nil)
 	p.Until(`document.getElementById("log").textContent.includes("assistant: It is refunded.") && !document.querySelector("#asks button") && !document.getElementById("live").textContent`)
 }
