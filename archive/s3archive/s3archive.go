@@ -19,6 +19,7 @@ package s3archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
@@ -28,8 +29,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -55,6 +58,9 @@ type Options struct {
 	// AccessKey, SecretKey and SessionToken identify the user, see the package
 	// comment for the defaults.
 	AccessKey, SecretKey, SessionToken string
+	// Patience is how long the service may be silent, and ten times that where it copies
+	// an object; 0 means 30 seconds. Then the error is archive.ErrUnavailable.
+	Patience time.Duration
 }
 
 // partSize is the size of the parts in which larger objects are sent.
@@ -83,6 +89,7 @@ var cold = []string{"GLACIER", "DEEP_ARCHIVE"}
 type bucket struct {
 	name, prefix, class string
 	client              *minio.Client
+	patience            time.Duration
 }
 
 var (
@@ -99,10 +106,15 @@ func (b *bucket) connect(text string, o Options) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1&class=STANDARD_IA", archive.ErrInvalid, err)
 	}
-	b.name, b.prefix, b.class = at.Bucket, at.Prefix, o.Class
+	b.name, b.prefix, b.class, b.patience = at.Bucket, at.Prefix, o.Class, cmp.Or(o.Patience, defaultPatience)
 	service, err := s3url.Service{Endpoint: o.Endpoint, Region: o.Region, AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}.Address()
+	var transport *http.Transport
 	if err == nil {
-		b.client, err = minio.New(service.Host, &minio.Options{Creds: service.Keys, Secure: service.Secure, Region: service.Region, MaxRetries: 4})
+		transport, err = minio.DefaultTransport(service.Secure)
+	}
+	if err == nil {
+		transport.ResponseHeaderTimeout = 0 // see silence.go
+		b.client, err = minio.New(service.Host, &minio.Options{Creds: service.Keys, Secure: service.Secure, Region: service.Region, MaxRetries: 4, Transport: watched{transport}})
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", archive.ErrInvalid, err)
@@ -119,6 +131,8 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := archive.CheckName(name); err != nil {
 		return err
 	}
+	ctx, end := b.begin(ctx, 1)
+	defer end()
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	if !slices.Contains(cold, b.class) { // else Freeze sets it
 		options.StorageClass = b.class
@@ -132,7 +146,7 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 	}
 	sum, hash := sums(part)
 	_, err = b.core().PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(part), int64(len(part)), sum, hash, options)
-	return b.failed("write", name, err)
+	return b.failed(ctx, "write", name, err)
 }
 
 func (b *bucket) core() minio.Core { return minio.Core{Client: b.client} }
@@ -157,11 +171,13 @@ func (b *bucket) putParts(ctx context.Context, name string, part []byte, r io.Re
 	key := b.prefix + name
 	id, err := b.core().NewMultipartUpload(ctx, b.name, key, options)
 	if err != nil {
-		return b.failed("write", name, err)
+		return b.failed(ctx, "write", name, err)
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.failed("clear an upload of", name, b.core().AbortMultipartUpload(context.WithoutCancel(ctx), b.name, key, id)))
+		if err != nil && !errors.Is(context.Cause(ctx), errSilent) {
+			ctx, end := b.begin(context.WithoutCancel(ctx), 1)
+			defer end()
+			err = errors.Join(err, b.failed(ctx, "clear an upload of", name, b.core().AbortMultipartUpload(ctx, b.name, key, id)))
 		}
 	}()
 	var parts []minio.CompletePart
@@ -169,7 +185,7 @@ func (b *bucket) putParts(ctx context.Context, name string, part []byte, r io.Re
 		sum, hash := sums(part)
 		sent, err := b.core().PutObjectPart(ctx, b.name, key, id, len(parts)+1, bytes.NewReader(part), int64(len(part)), minio.PutObjectPartOptions{Md5Base64: sum, Sha256Hex: hash, DisableContentSha256: true})
 		if err != nil {
-			return b.failed("write", name, err)
+			return b.failed(ctx, "write", name, err)
 		}
 		parts = append(parts, minio.CompletePart{PartNumber: sent.PartNumber, ETag: sent.ETag})
 		if last {
@@ -182,8 +198,10 @@ func (b *bucket) putParts(ctx context.Context, name string, part []byte, r io.Re
 			break
 		}
 	}
+	ctx, end := b.begin(ctx, slowly)
+	defer end()
 	_, err = b.core().CompleteMultipartUpload(ctx, b.name, key, id, parts, options)
-	return b.failed("write", name, err)
+	return b.failed(ctx, "write", name, err)
 }
 
 // Freeze has the service copy an object to a cold class, if that is the place's.
@@ -191,11 +209,13 @@ func (b *bucket) Freeze(ctx context.Context, name string) error {
 	if err := archive.CheckName(name); err != nil || !slices.Contains(cold, b.class) {
 		return err
 	}
+	ctx, end := b.begin(ctx, slowly)
+	defer end()
 	key := b.prefix + name
 	_, err := b.core().CopyObject(ctx, b.name, key, b.name, key, map[string]string{
 		"X-Amz-Storage-Class": b.class, "X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream",
 	}, minio.CopySrcOptions{}, minio.PutObjectOptions{})
-	return b.failed("freeze", name, err)
+	return b.failed(ctx, "freeze", name, err)
 }
 
 // Get opens an object.
@@ -203,14 +223,30 @@ func (b *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := archive.CheckName(name); err != nil {
 		return nil, err
 	}
+	ctx, end := b.begin(ctx, 1)
 	o, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
 	if err == nil {
 		_, err = o.Stat() // the request is made here
 	}
 	if err != nil {
-		return nil, b.failed("read", name, err)
+		defer end()
+		return nil, b.missing(ctx, name, b.failed(ctx, "read", name, err))
 	}
-	return &object{o, b, name}, nil
+	return &object{o, b, name, ctx, end}, nil
+}
+
+// missing returns the error of reading an object. If it says that there is none, that is
+// true only if there is a bucket, which this request does not tell.
+func (b *bucket) missing(ctx context.Context, name string, err error) error {
+	if errors.Is(err, archive.ErrNotFound) {
+		for _, listErr := range b.List(ctx, name, "") {
+			if listErr != nil {
+				return listErr
+			}
+			break
+		}
+	}
+	return err
 }
 
 // object reads an object.
@@ -218,12 +254,19 @@ type object struct {
 	*minio.Object
 	bucket *bucket
 	name   string
+	ctx    context.Context
+	end    func()
+}
+
+func (o *object) Close() error {
+	defer o.end()
+	return o.Object.Close()
 }
 
 func (o *object) Read(p []byte) (int, error) {
 	n, err := o.Object.Read(p)
 	if err != nil && err != io.EOF {
-		err = o.bucket.failed("read", o.name, err)
+		err = o.bucket.failed(o.ctx, "read", o.name, err)
 	}
 	return n, err
 }
@@ -231,13 +274,15 @@ func (o *object) Read(p []byte) (int, error) {
 // List yields the names of objects.
 func (b *bucket) List(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		ctx, end := b.begin(ctx, 1)
+		defer end()
 		options := minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}
 		if after != "" {
 			options.StartAfter = b.prefix + after
 		}
 		for o := range b.client.ListObjectsIter(ctx, b.name, options) {
 			if o.Err != nil {
-				yield("", b.failed("list", prefix, o.Err))
+				yield("", b.failed(ctx, "list", prefix, o.Err))
 				return
 			}
 			name := strings.TrimPrefix(o.Key, b.prefix)
@@ -253,19 +298,21 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 	if err := archive.CheckName(name); err != nil {
 		return err
 	}
+	ctx, end := b.begin(ctx, 1)
+	defer end()
 	folder := b.prefix + name[:strings.LastIndexByte(name, '/')+1]
 	for up := range b.client.ListIncompleteUploads(ctx, b.name, folder, true) {
 		if noUploads(up.Err) {
 			break
 		}
 		if up.Err != nil {
-			return b.failed("list the uploads of", name, up.Err)
+			return b.failed(ctx, "list the uploads of", name, up.Err)
 		}
 		if err := b.client.RemoveIncompleteUpload(ctx, b.name, up.Key); err != nil {
-			return b.failed("delete an upload of", name, err)
+			return b.failed(ctx, "delete an upload of", name, err)
 		}
 	}
-	return b.failed("delete", name, b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+	return b.failed(ctx, "delete", name, b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
 }
 
 // noUploads reports whether an error says that there are no uploads, or that the
@@ -276,12 +323,15 @@ func noUploads(err error) bool {
 }
 
 // failed returns the error of a request, nil if there is none.
-func (b *bucket) failed(doing, name string, err error) error {
+func (b *bucket) failed(ctx context.Context, doing, name string, err error) error {
+	name = cmp.Or(name, "objects")
 	var r minio.ErrorResponse
 	errors.As(err, &r)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(context.Cause(ctx), errSilent):
+		return fmt.Errorf("%w: s3archive: cannot %s %s in %s: %w", archive.ErrUnavailable, doing, name, b.URL(), errSilent)
 	case r.Code == minio.NoSuchKey:
 		return fmt.Errorf("%w: %s in %s", archive.ErrNotFound, name, b.URL())
 	case r.Code == "InvalidObjectState":

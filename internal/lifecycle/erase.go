@@ -128,6 +128,9 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		if err := e.close(ctx, o, idCell); err != nil {
 			return err
 		}
+		if err := e.life.threads.MarkLeaving(ctx, name, idCell); err != nil {
+			return err
+		}
 	}
 	if o, err = e.fence(ctx, name); err != nil {
 		return errors.Join(err, e.reopen(ctx, name, err))
@@ -192,8 +195,14 @@ const archivedCell = "archived"
 // that says that it was archived. As long as the last of them exists, it leads
 // whoever comes next to what is left to do.
 func (e *eraser) last(ctx context.Context, name string, keys ...string) error {
-	for _, key := range keys {
+	for i, key := range keys {
 		var err error
+		if i == len(keys)-1 { // workers need not come back for one cell
+			err = e.life.threads.Remove(ctx, threads.LeavingKey(name), "")
+		}
+		if err != nil {
+			return err
+		}
 		switch key {
 		case "": // it is not known
 		case threads.GateKey(name):
@@ -260,7 +269,7 @@ func (e *eraser) reopen(ctx context.Context, name string, why error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
-	return err
+	return errors.Join(err, e.life.threads.StaysAfterAll(ctx, name))
 }
 
 // dependents deals with the threads that depend on one. Live ones prevent the
@@ -431,11 +440,13 @@ func flowsOf(t *journal.Thread) []string {
 
 // An erase goes through these steps, each of which can be repeated:
 //
-//  1. the gate of the thread is closed, at a moment without forks and children;
+//  1. the gate of the thread is closed, at a moment without forks and children, and its
+//     summary says that it may be leaving;
 //  2. the entry `erased` fences whoever writes to the thread;
 //  3. hints, snapshot, blobs, summary and pins go;
 //  4. the journal is dropped, which leaves a tombstone;
 //  5. the gate and the cell that leads from the id to the name go.
 //
 // The id cell goes last, so whoever comes with the id finds what is left to do:
-// an interrupted erase is finished by the next erase or start.
+// an interrupted erase is finished by the next erase or start. The cell that says that
+// the thread may be leaving goes just before it, and leads workers here: see upkeep.

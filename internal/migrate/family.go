@@ -31,6 +31,7 @@ var families = []struct {
 	{"archived/", copied},        // threads in the archive, and those that came back
 	{"pin/", copied},             // forks and children
 	{"gate/", copied},            // erases under way
+	{"leaving/", copied},
 	{"import/", copied},          // imports under way: upkeep finishes or drops them
 	{"index/", copied},           // what lists find threads by
 	{"perdure/index", copied},

@@ -3,6 +3,7 @@ package threads
 import (
 	"context"
 	"iter"
+	"maps"
 	"strings"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -88,6 +89,10 @@ func (r *Tenant) Count(ctx context.Context) (statuses map[journal.Status]int, as
 			statuses[status] = n
 		}
 	}
+	if err := r.discountLeft(ctx, statuses); err != nil {
+		return nil, 0, err
+	}
+	maps.DeleteFunc(statuses, func(_ journal.Status, n int) bool { return n == 0 })
 	for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning} {
 		if err := r.count(ctx, Query{Status: &status}, func(Summary) { statuses[status]++ }); err != nil {
 			return nil, 0, err

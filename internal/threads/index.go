@@ -91,7 +91,7 @@ func momentOf(micros int64) string {
 // keys in the index.
 func (s *Summary) replaces(was Summary) {
 	s.Indexed, s.Pending, s.Gone = true, nil, nil
-	s.Back = cmp.Or(s.Back, was.Back)
+	s.Back, s.Leaving = cmp.Or(s.Back, was.Back), was.Leaving
 	s.Late, s.Removed = was.Late, max(was.Removed, highest(was.Gone), highest(was.Late))
 	next := max(s.Seq, s.Removed+1)
 	s.StatusSeq, s.MetaSeq = max(next, was.StatusSeq+1), max(next, was.MetaSeq+1)

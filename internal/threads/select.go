@@ -216,6 +216,18 @@ func (r *Tenant) summaryAt(ctx context.Context, key string, known map[string]sto
 		return got
 	}
 	complete := damage == nil && json.Unmarshal(cell.Value, s) == nil && s.Indexed && !s.Rough && s.Seq > 0
+	if !complete || s.Leaving {
+		left, err := c.HasLeft(ctx, name)
+		if left {
+			_, err = c.Begun(ctx, JournalKey(name))
+		}
+		if errors.Is(err, store.ErrDropped) { // written after the thread was erased
+			err = c.RemoveSummary(ctx, name)
+		}
+		if got.err = err; left || err != nil {
+			return got
+		}
+	}
 	if !complete { // its writer died, or is of an older version
 		begun, err := c.Begun(ctx, JournalKey(name))
 		switch {

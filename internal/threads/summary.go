@@ -35,6 +35,7 @@ type Summary struct {
 	Parent  string         `json:"parent,omitempty"`
 	Import  bool           `json:"import,omitempty"`
 	Back    int64          `json:"back,omitempty"` // when it was restored from the archive
+	Leaving bool           `json:"lv,omitempty"`   // the journal may say that it was erased or archived, see leaving.go
 
 	Meta  map[string]string `json:"meta,omitempty"`  // what threads are found by
 	Waits *Waits            `json:"waits,omitempty"` // for people, if it has open asks

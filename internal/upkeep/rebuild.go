@@ -64,6 +64,9 @@ func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
 	if err := b.finishErases(ctx); err != nil {
 		return err
 	}
+	if err := b.finishLeaving(ctx); err != nil {
+		return err
+	}
 	prefix := threads.JournalKey("")
 	for {
 		names, more, err := b.page(ctx, prefix, prefix+after)

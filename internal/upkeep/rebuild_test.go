@@ -211,12 +211,12 @@ func TestRebuildRestoresWhatWasThere(t *testing.T) {
 			delete(held, key)
 		}
 		for key := range held {
-			if !strings.HasPrefix(key, "gate/") && !strings.HasPrefix(key, "id/") && !strings.HasPrefix(key, "journal thread/") {
+			if !strings.HasPrefix(key, "gate/") && !strings.HasPrefix(key, "leaving/") && !strings.HasPrefix(key, "id/") && !strings.HasPrefix(key, "journal thread/") {
 				t.Errorf("%s is gone", key)
 			}
 		}
-		if len(held) != 3 {
-			t.Errorf("of the erased thread its gate, the way to it and its journal should be gone: %q", held)
+		if len(held) != 4 {
+			t.Errorf("of the erased thread its gate, the mark that it is leaving, the way to it and its journal should be gone: %q", held)
 		}
 
 		if got := idle.MustRebuild(); got != (perdure.Rebuilt{Threads: want.Threads}) {

@@ -126,16 +126,16 @@ func complete(t *testing.T, rt *perdure.Runtime, s store.Store, files map[string
 // listed counts how often a thread is in the list of threads and in that of the archive.
 func listed(t *testing.T, rt *perdure.Runtime, thread string) (here, away int) {
 	t.Helper()
+	for s, err := range rt.List(t.Context(), perdure.ListOptions{}) { // first: the other settles it
+		kit.NoErr(t, err)
+		if s.ID == thread {
+			here++
+		}
+	}
 	for a, err := range rt.Archived(t.Context(), perdure.ArchivedOptions{}) {
 		kit.NoErr(t, err)
 		if a.ID == thread {
 			away++
-		}
-	}
-	for s, err := range rt.List(t.Context(), perdure.ListOptions{}) {
-		kit.NoErr(t, err)
-		if s.ID == thread {
-			here++
 		}
 	}
 	return here, away

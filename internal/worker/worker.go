@@ -117,6 +117,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	}
 	go w.watchOthers(watching)
 	go upkeep.Sweep(watching, s.threads, s.opts.Finish)
+	go upkeep.FinishLeaving(watching, s.threads)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
