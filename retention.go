@@ -28,6 +28,7 @@ type Retention struct {
 	Flow    string // only threads whose last run is of this flow; "" is all
 	// Keep is how long a thread stays after its last change, or after it was restored
 	// from the archive. With 0 it goes with the next look, which is a second later or so.
+	// One that has had no run yet, or was restored, stays for at least a day.
 	Keep    time.Duration
 	Forever bool // it stays; Keep and Archive have to be zero
 	// Archive moves threads to [Options.Archive], see [Runtime.Archive]; otherwise

@@ -268,6 +268,33 @@ func TestQuotaOfStarts(t *testing.T) {
 	})
 }
 
+// TestQuotaOfStartsAfterARestart: what a server that has stopped admitted counts.
+func TestQuotaOfStartsAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := kept{memstore.New()}
+		o := server.Options{Quota: server.Quota{Starts: 4}}
+		start := func(s *servertest.Site) *servertest.Reply {
+			return s.Do("POST", "/v1/threads/t/runs", `{"flow":"count","input":1}`)
+		}
+		a := newPiped(t, st, o, false, testFlows()...)
+		for range 4 {
+			start(a).Want(202)
+		}
+		a.Server.Close()
+		b := newPiped(t, st, o, false, testFlows()...)
+		synctest.Wait() // until it has read what others told
+		over(start(b), "starts", 4, true)
+		time.Sleep(30 * time.Second) // the other one is silent, and its starts are not too old
+		over(start(b), "starts", 4, true)
+		time.Sleep(time.Minute)
+		start(b).Want(202)
+		time.Sleep(2 * time.Minute)
+		if n := cellsOf(st, "quota/"); n != 0 {
+			t.Errorf("%d cells are left", n)
+		}
+	})
+}
+
 func TestQuotaFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "quotas.json")
 	write := func(text string) {

@@ -110,8 +110,8 @@ type told struct {
 const (
 	sharePrefix = "quota/"
 	shareEvery  = 2 * time.Second
-	shareGone   = 5 * shareEvery  // a server that has been silent for that long does not count
-	shareDead   = 30 * shareEvery // and its cell is removed
+	shareGone   = 5 * shareEvery  // the streams of a server that has been silent for that long do not count
+	shareDead   = 30 * shareEvery // and its cell is removed: its starts were more than a minute ago
 	shareMost   = 2000            // tenants in a cell
 )
 
@@ -130,13 +130,15 @@ func (s *share) of(tenant string, now time.Time) (sum others) {
 	part := threads.Behind(s.quotas.s.rt).All.Tenant(tenant).Part
 	for _, p := range s.seen {
 		t, ok := p.told[part]
-		if !ok || now.Sub(p.since) > shareGone {
+		if !ok {
 			continue
 		}
 		w := window{step: stepOf(p.since)}
 		copy(w.n[:], t.Starts)
-		sum.starts = sum.starts.plus(w, now)
-		sum.streams += t.Streams
+		sum.starts = sum.starts.plus(w, now) // of a server that is gone too: they were within a minute
+		if now.Sub(p.since) <= shareGone {
+			sum.streams += t.Streams
+		}
 	}
 	return sum
 }
@@ -147,14 +149,16 @@ func (s *share) run() {
 	defer cancel()
 	tick := time.NewTicker(shareEvery)
 	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-s.quotas.s.stop:
-			bounded, done := context.WithTimeout(ctx, shareEvery)
-			defer done()
-			_ = s.write(bounded, nil) // others forget it anyway
-			return
+	for first := true; ; first = false {
+		if !first { // at once: it may take the place of another server
+			select {
+			case <-tick.C:
+			case <-s.quotas.s.stop:
+				bounded, done := context.WithTimeout(ctx, shareEvery)
+				defer done()
+				_ = s.write(bounded, s.last(time.Now()))
+				return
+			}
 		}
 		bounded, done := context.WithTimeout(ctx, 5*shareEvery)
 		if err := s.exchange(bounded); err != nil && !threads.Behind(s.quotas.s.rt).All.Logged(err) {
@@ -211,6 +215,18 @@ func (s *share) own(now time.Time) map[string]told {
 		}
 		if len(tell) == shareMost {
 			break
+		}
+	}
+	return tell
+}
+
+// last returns what this server tells when it stops. Starts count as long as those of
+// others, so that a restart does not open the gate; then another server removes the cell.
+func (s *share) last(now time.Time) map[string]told {
+	tell := map[string]told{}
+	for part, t := range s.own(now) {
+		if slices.Max(t.Starts) > 0 {
+			tell[part] = told{Starts: t.Starts}
 		}
 	}
 	return tell

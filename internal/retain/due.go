@@ -102,7 +102,7 @@ func (k *Keeper) candidates(ctx context.Context, t *threads.Tenant, status journ
 				return
 			}
 			rule := k.Rules.For(t.Name, s.Flow)
-			if rule == nil || rule.Forever || s.Moved != "" || !over(s.Changed(), rule.Keep, now) {
+			if rule == nil || rule.Forever || s.Moved != "" || !over(s.Changed(), rule.keeps(s.Status), now) {
 				continue
 			}
 			if s.Parent != "" {

@@ -147,15 +147,36 @@ func TestNothingStays(t *testing.T) {
 		k.StartOn("good", "echo", "")
 		k.StartOn("bad", "broken", "")
 		k.StartOn("open", "ask", "")
+		kit.NoErr(t, create(t.Context(), k, "prepared"))
 		time.Sleep(5 * time.Second)
-		want(t, "left", here(t, k.Runtime), "open")
+		want(t, "left", here(t, k.Runtime), "open prepared")
 	})
 }
 
-// TestARestoredThreadStays: whoever restores a thread has as long as the rule says.
+// TestAPreparedThreadStays: one that has had no run yet has at least a day.
+func TestAPreparedThreadStays(t *testing.T) {
+	kit.Bubble(t, "prepared", func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{Retention: []perdure.Retention{{Keep: 6 * time.Hour}}}, flows(nil)...)
+		kit.NoErr(t, create(t.Context(), k, "prepared"))
+		k.StartOn("good", "echo", "")
+		time.Sleep(day - time.Hour)
+		want(t, "left", here(t, k.Runtime), "prepared")
+		time.Sleep(2 * time.Hour)
+		want(t, "left after a day", here(t, k.Runtime), "")
+	})
+}
+
+// TestARestoredThreadStays: whoever restores a thread has as long as the rule says, and at
+// least a day.
 func TestARestoredThreadStays(t *testing.T) {
-	kit.Bubble(t, "restored", func(t *testing.T) {
-		k := kit.New(t, nil, perdure.Options{Archive: attic(t), Retention: []perdure.Retention{{Keep: day, Archive: true, KeepArchived: 30 * day}}}, flows(nil)...)
+	for _, keep := range []time.Duration{day, 6 * time.Hour} {
+		restoredStays(t, keep)
+	}
+}
+
+func restoredStays(t *testing.T, keep time.Duration) {
+	kit.Bubble(t, keep.String(), func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{Archive: attic(t), Retention: []perdure.Retention{{Keep: keep, Archive: true, KeepArchived: 30 * day}}}, flows(nil)...)
 		k.StartOn("t", "echo", "")
 		k.WaitFor("t", perdure.Succeeded)
 		file := k.MustExport("t", perdure.ExportOptions{})

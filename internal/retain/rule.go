@@ -94,6 +94,20 @@ func (rules Rules) interval(archive bool) time.Duration {
 // microseconds.
 func over(since int64, d time.Duration, now int64) bool { return now-since >= d.Microseconds() }
 
+// atLeast is how long threads stay that someone has prepared and not used yet: those
+// without a run, and those that were restored from the archive.
+const atLeast = 24 * time.Hour
+
+// keeps returns how long a thread stays after its last change.
+func (r *Rule) keeps(status journal.Status) time.Duration {
+	if status == "" {
+		return r.keepsPrepared()
+	}
+	return r.Keep
+}
+
+func (r *Rule) keepsPrepared() time.Duration { return max(r.Keep, atLeast) }
+
 // rests reports whether nothing happens on a thread.
 func rests(t *journal.Thread) bool {
 	return t.Foreign == "" && t.Moved == "" && t.Busy() == nil && len(t.Inbox) == 0
