@@ -32,8 +32,8 @@ var families = []struct {
 	{"pin/", copied},             // forks and children
 	{"gate/", copied},            // erases under way
 	{"leaving/", copied},
-	{"import/", copied},          // imports under way: upkeep finishes or drops them
-	{"index/", copied},           // what lists find threads by
+	{"import/", copied}, // imports under way: upkeep finishes or drops them
+	{"index/", copied},  // what lists find threads by
 	{"perdure/index", copied},
 	{"snapshot/", copied},
 	{"blob/", copied},
