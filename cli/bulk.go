@@ -146,7 +146,7 @@ func (a *app) bulk(ctx context.Context, l *link.Link, f *bulkFlags) error {
 		}
 	}
 	if plan.Archived > 0 {
-		a.hint("%s in the archive match too and stay there: %s lists them, perdure erase THREAD erases one, and perdure erase --user USER all of a user", terminal.Count(plan.Archived, "thread", "threads"), a.command("archived", "", ""))
+		a.hint("the filter also fits %s in the archive, which it leaves there: %s lists them, perdure erase THREAD erases one, and perdure erase --user USER all of a user", terminal.Count(plan.Archived, "thread", "threads"), a.command("archived", ""))
 	}
 	switch {
 	case f.dryRun:
