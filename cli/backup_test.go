@@ -125,7 +125,7 @@ func TestBackupOfSealedStore(t *testing.T) {
 	}
 	p := &place{t: t}
 	p.run("", "backup", "b", "--store", "sqlite:s.db").want(exit.OK, "sealed, 1 journal")
-	p.run("", "restore", "b", "--store", "sqlite:r.db").want(exit.Conflict, "its keys are needed")
+	p.run("", "restore", "b", "--store", "sqlite:r.db").want(exit.Failed, "its keys are needed")
 	p.setUp = func(a *app) { a.term.Env = envOf("PERDURE_TO_KEYS", text) }
 	p.run("", "restore", "b", "--store", "sqlite:r.db").want(exit.OK)
 	if th, err := open("sqlite:r.db").Get(t.Context(), "t"); err != nil || th.Life == "" {
