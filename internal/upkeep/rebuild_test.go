@@ -168,7 +168,7 @@ func holdings(t *testing.T, s store.Store) map[string]string {
 		var summary map[string]any
 		if strings.HasPrefix(key, "thread/") {
 			kit.NoErr(t, json.Unmarshal([]byte(value), &summary))
-			for _, field := range []string{"ss", "ms", "go"} {
+			for _, field := range []string{"ss", "ms", "go", "la", "rm"} {
 				delete(summary, field)
 			}
 			value = fmt.Sprint(summary)
