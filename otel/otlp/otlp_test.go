@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -330,23 +331,24 @@ func TestCollectorThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Spans wait for a collector that is started late, and all of them arrive.
+// Spans wait for a collector that is back late, and all of them arrive.
 func TestCollectorThatComesBack(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
-	at := nobody(t)
-	tel, execute, lines := traced(t, "http://"+at)
+	e := newEndpoint(t)
+	var back atomic.Bool
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !back.Load() {
+			panic(http.ErrAbortHandler) // the connection ends without an answer
+		}
+		e.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer late.Close()
+	tel, execute, lines := traced(t, late.URL)
 	execute(10)
 	<-lines.news
 	flushed := make(chan error, 1)
 	go func() { flushed <- tel.Flush(t.Context()) }()
-	e := newEndpoint(t)
-	l, err := net.Listen("tcp", at)
-	if err != nil {
-		t.Skip("the port is taken:", err)
-	}
-	late := &httptest.Server{Listener: l, Config: &http.Server{Handler: e.Config.Handler}}
-	late.Start()
-	defer late.Close()
+	back.Store(true)
 	if err := <-flushed; err != nil {
 		t.Fatal(err)
 	}
