@@ -54,7 +54,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 
 // SignalOptions configures a signal.
 type SignalOptions struct {
-	Key    string // a signal with the same key has one effect on the thread
+	Key    string // a signal with the same key has one effect on the thread; with another name or value it is ErrKeyReused
 	By     string
 	IfSeq  uint64   // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
 	Attach []string // ids of uploads that the value refers to, see Upload

@@ -120,7 +120,8 @@ var (
 	ErrBusy = fault.ErrBusy
 	// ErrQueueFull: too many inputs are waiting on the thread.
 	ErrQueueFull = fault.ErrQueueFull
-	// ErrKeyReused: the idempotency key was used with another flow or input.
+	// ErrKeyReused: the idempotency key was used with another flow or input, or with
+	// another signal.
 	ErrKeyReused = fault.ErrKeyReused
 	// ErrNothingToDo: the operation does not apply to the run in its current
 	// state.

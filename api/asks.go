@@ -83,7 +83,7 @@ type ProvideSecret struct {
 type SendSignal struct {
 	Thread  string          `path:"thread" json:"-" jsonschema:"id of the thread"`
 	Name    string          `path:"name" json:"-" jsonschema:"name of the signal"`
-	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key are delivered once"`
+	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key are delivered once; with another name or value they are refused"`
 	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
 	Value   json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
 	Attach  []string        `json:"attach,omitempty" jsonschema:"ids of uploads that the value refers to"`

@@ -101,6 +101,9 @@ func TestWaitGoesOnForLongerThanARequest(t *testing.T) {
 		if err := s.Signal(t.Context(), run.Thread, "word", "so", perdure.SignalOptions{Key: "k"}); err != nil {
 			t.Error(err)
 		}
+		if err := s.Signal(t.Context(), run.Thread, "word", "so?", perdure.SignalOptions{Key: "k"}); !errors.Is(err, perdure.ErrKeyReused) {
+			t.Error(err)
+		}
 		if done := s.end(run.Thread); string(done.Output) != `"so"` {
 			t.Errorf("%s", done.Output)
 		}

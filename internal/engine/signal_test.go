@@ -62,9 +62,12 @@ func TestSignalReachesItsReceive(t *testing.T) {
 		k.StartOn("t", "receiving", "")
 		k.WaitFor("t", perdure.Suspended)
 		k.MustSignal("t", "go", "a", "k1")
-		k.MustSignal("t", "go", "again", "k1")
+		k.MustSignal("t", "go", "a", "k1")
 		k.WaitForRun("t", "", perdure.Suspended)
-		k.MustSignal("t", "go", "again", "k1")
+		k.MustSignal("t", "go", "a", "k1")
+		for name, v := range map[string]string{"go": "again", "other": "a"} {
+			kit.WantErr(t, name+" "+v, k.Signal(t.Context(), "t", name, v, perdure.SignalOptions{Key: "k1"}), perdure.ErrKeyReused)
+		}
 		k.MustSignal("t", "go", "b", "k2")
 		kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), "a,b,")
 		if n := k.KindsOf("t")["signal"]; n != 2 {

@@ -335,7 +335,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.Wake = true
 		}
 	case Fired, Signal:
-		t.hear(b.Key)
+		t.hear(b.Key, e.Seq)
 		r.joined(e, b)
 		if e.Path != "" { // "" if nothing waits for the end of a child
 			delete(r.Waits, e.Path)

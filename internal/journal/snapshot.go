@@ -23,7 +23,7 @@ type snapshot struct {
 	Runs, Inbox, Taken []keptRun                  `json:",omitzero"` // Taken: steering that runs took from the inbox
 	Asks               map[uint64]map[string]*Ask `json:",omitzero"` // by the number of the run, then by id
 	State              map[string]flatItem        `json:",omitzero"`
-	Heard              []string                   `json:",omitzero"` // keys of signals
+	Heard              map[string]uint64          `json:",omitzero"` // sequences of signals by key
 }
 
 // keptRun is a run in a short form, since snapshots of threads with many short runs
@@ -61,10 +61,7 @@ func (t *Thread) Snapshot() ([]byte, error) {
 	}
 	s := snapshot{Thread: t, Runs: keepRuns(t.Runs), Inbox: keepRuns(t.Inbox), Taken: keepRuns(t.taken()),
 		Asks: map[uint64]map[string]*Ask{}, State: map[string]flatItem{}}
-	for key := range t.heard.all() {
-		s.Heard = append(s.Heard, key)
-	}
-	slices.Sort(s.Heard)
+	s.Heard = maps.Collect(t.heard.all())
 	for key, item := range t.State {
 		flat := flatItem{Base: keptValue(item.Base), Text: item.Text}
 		for _, v := range item.Values() {
@@ -127,8 +124,8 @@ func Restore(data []byte) (*Thread, error) {
 		}
 		slices.SortFunc(r.asks, func(a, b *Ask) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
-	for _, key := range s.Heard {
-		t.hear(key)
+	for key, seq := range s.Heard {
+		t.hear(key, seq)
 	}
 	t.Rest()
 	return t, nil

@@ -266,7 +266,7 @@ func answers(th *Thread) string {
 		r, path := th.Receiver(name)
 		fmt.Fprint(&b, "; ", name, " goes to ", id(r), path)
 	}
-	fmt.Fprint(&b, "; ", id(th.Active()), id(th.Busy()), th.Heard("s1"), th.Heard("s2"), th.Heard("s3"), th.Seq, th.Time, th.Epoch, th.Head)
+	fmt.Fprint(&b, "; ", id(th.Active()), id(th.Busy()), th.HeardAt("s1"), th.HeardAt("s2"), th.HeardAt("s3"), th.Seq, th.Time, th.Epoch, th.Head)
 	for _, r := range everyRun(th) {
 		fmt.Fprint(&b, "; ", r.N, id(th.RunByID(r.ID)), id(th.Run(r.N)), r.Taken, r.Due(), r.Resumes(), r.Lost())
 	}

@@ -20,7 +20,7 @@ import (
 // in memory, and which runs are past and the weight do not matter.
 func differ(a, b *Thread, lines [][]byte) string {
 	values := gocmp.Comparer(func(a, b Value) bool { return sameValue(read(a, lines), read(b, lines)) })
-	return gocmp.Diff(a, b, values, cmpopts.EquateEmpty(), asMap[*Run](), asMap[*Ask](), asMap[bool](),
+	return gocmp.Diff(a, b, values, cmpopts.EquateEmpty(), asMap[*Run](), asMap[*Ask](), asMap[uint64](),
 		cmpopts.IgnoreFields(Thread{}, "ended", "weight", "held"), cmpopts.IgnoreFields(Link{}, "read", "held"),
 		gocmp.AllowUnexported(Thread{}, Run{}, Ask{}, Item{}, Link{}, Pending{}, Note{}, Wait{}))
 }

@@ -53,10 +53,10 @@ type Thread struct {
 	Foreign  string `json:"-"` // why this binary must not write to the thread, "" if it may
 	shared   bool   // State and Deps are the base of a run
 	byID     table[*Run]
-	asks     table[*Ask] // by id, open and closed
-	heard    table[bool] // keys of signals that have arrived
-	open     []*Run      // those of Runs that have not ended
-	ended    []*Run      // those of Runs that have ended and are not past, see clone.go
+	asks     table[*Ask]   // by id, open and closed
+	heard    table[uint64] // sequences of the signals that have arrived, by key
+	open     []*Run        // those of Runs that have not ended
+	ended    []*Run        // those of Runs that have ended and are not past, see clone.go
 	weight   int64
 	held     *atomic.Int64 // bytes that its links and those of its clones keep, see Link.Keep
 }
@@ -204,7 +204,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 			t.Runs, t.open = append(t.Runs, r), append(t.open, r)
 		}
 	case Signal:
-		t.hear(b.Key)
+		t.hear(b.Key, e.Seq)
 		t.Signals = append(t.Signals, Pending{Seq: e.Seq, Name: b.Name, Value: b.Value, Fail: b.Fail, Spend: b.Spend})
 	case Forked:
 		t.fork(e, b)
@@ -216,14 +216,17 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 }
 
 // hear records the key of a signal, so that sending it again has no effect.
-func (t *Thread) hear(key string) {
-	if key != "" {
-		t.heard.set(key, true)
+func (t *Thread) hear(key string, seq uint64) {
+	if key != "" && t.heard.get(key) == 0 {
+		t.heard.set(key, seq)
 	}
 }
 
 // Heard reports whether a signal with the given key has arrived.
-func (t *Thread) Heard(key string) bool { return t.heard.get(key) }
+func (t *Thread) Heard(key string) bool { return t.heard.get(key) != 0 }
+
+// HeardAt returns the sequence of the signal with the given key, 0 if there is none.
+func (t *Thread) HeardAt(key string) uint64 { return t.heard.get(key) }
 
 // Receiver returns the run and path of the oldest receive that waits for a signal,
 // nil if there is none.

@@ -120,9 +120,7 @@ func answerLines(t *journal.Thread, answers []AskAnswer, kept []journal.Answer, 
 }
 
 func sameAnswer(a, b journal.Answer) bool {
-	x, errX := json.Marshal(a.Value)
-	y, errY := json.Marshal(b.Value)
-	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
+	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && sameValue(a.Value, b.Value)
 }
 
 // Progress adds a progress report to an open ask.
@@ -157,7 +155,7 @@ func (r *Control) Progress(ctx context.Context, ask string, raw json.RawMessage,
 }
 
 // Signal sends a named signal to a thread. Signals with the same key have one
-// effect.
+// effect; one with the key of another signal is refused.
 func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json.RawMessage, attach []string, n Note) error {
 	in, err := r.tenant.Find(ctx, thread)
 	if err != nil {
@@ -171,8 +169,10 @@ func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json
 	if err != nil {
 		return err
 	}
-	_, _, err = r.tenant.ChangeNamed(ctx, in, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
+	var heard uint64
+	o, _, err := r.tenant.ChangeNamed(ctx, in, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if key != "" && t.Heard(key) {
+			heard = t.HeardAt(key)
 			return nil, nil, threads.ErrNothing
 		}
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
@@ -188,5 +188,22 @@ func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json
 		}
 		return []threads.Line{l}, nil, nil
 	})
-	return err
+	if err != nil || heard == 0 {
+		return err
+	}
+	old, err := r.threads.BodyAt(ctx, o.Name, heard)
+	if err != nil {
+		return err
+	}
+	if old.Name != name || !sameValue(old.Value, value) {
+		return fmt.Errorf("%w: key %q sent another signal to thread %s: see entry %d", fault.ErrKeyReused, key, thread, heard)
+	}
+	return nil
+}
+
+// sameValue reports whether two values have the same JSON, apart from white space.
+func sameValue(a, b journal.Value) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
 }

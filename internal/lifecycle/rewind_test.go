@@ -55,7 +55,8 @@ func TestRewind(t *testing.T) {
 			t.Errorf("%d events are left of %d", n, before.Seq)
 		}
 		// The signal is there again, and its key is known.
-		kit.WantErr(t, "signal", k.Signal(t.Context(), "t", "go", "again", perdure.SignalOptions{Key: "s"}), nil)
+		kit.WantErr(t, "signal", k.Signal(t.Context(), "t", "go", "early", perdure.SignalOptions{Key: "s"}), nil)
+		kit.WantErr(t, "another signal", k.Signal(t.Context(), "t", "go", "again", perdure.SignalOptions{Key: "s"}), perdure.ErrKeyReused)
 		kit.WantOutput(t, k.WaitForRun("t", k.StartOn("t", "hear", "").ID, perdure.Succeeded), "early")
 		key, _ = k.NoteInLedger("t", "four")
 		if gone[key] {

@@ -182,6 +182,47 @@ func TestSnapshotsSayWhatTheJournalSays(t *testing.T) {
 	})
 }
 
+// TestKeysOfSignalsOutliveAFold: a repeated signal is compared with the one in the
+// journal, also by a process that reads a snapshot, a fork or an import.
+func TestKeysOfSignalsOutliveAFold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		k := kit.New(t, s, perdure.Options{}, stretch(70))
+		k.StartOn("t", "stretch", "a")
+		k.WaitFor("t", perdure.Succeeded)
+		large := strings.Repeat("x", 1<<20)
+		values := map[string]any{"small": map[string]int{"n": 1}, "none": nil, "large": large}
+		for key, v := range values {
+			k.MustSignal("t", "go", v, key)
+		}
+		k.StartOn("t", "stretch", "b")
+		k.WaitFor("t", perdure.Succeeded)
+		synctest.Wait()
+		if cell := snapshotCell(t, s); !bytes.Contains(cell.Value, []byte(`"small":`)) {
+			t.Fatalf("no snapshot has the keys: %.100s", cell.Value)
+		}
+		_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"})
+		kit.NoErr(t, err)
+		var file bytes.Buffer
+		kit.NoErr(t, k.Export(t.Context(), "t", &file, perdure.ExportOptions{}))
+		_, err = k.Import(t.Context(), &file, perdure.ImportOptions{As: "i"})
+		kit.NoErr(t, err)
+		r := reader(t, s, nil, stretch(70))
+		for _, thread := range []string{"t", "f", "i"} {
+			before := r.MustStateAt(thread, 0).Seq
+			for key, v := range values {
+				r.MustSignal(thread, "go", v, key)
+				kit.WantErr(t, thread+" "+key, r.Signal(t.Context(), thread, "go", "another", perdure.SignalOptions{Key: key}), perdure.ErrKeyReused)
+				kit.WantErr(t, thread+" "+key, r.Signal(t.Context(), thread, "gone", v, perdure.SignalOptions{Key: key}), perdure.ErrKeyReused)
+				kit.WantErr(t, thread+" "+key, r.Signal(t.Context(), thread, "go", large+"y", perdure.SignalOptions{Key: key}), perdure.ErrKeyReused)
+			}
+			if after := r.MustStateAt(thread, 0).Seq; after != before {
+				t.Errorf("%s: %d entries were written", thread, after-before)
+			}
+		}
+	})
+}
+
 // boundaryBack returns how many entries before the last but one a thread had no
 // active run.
 func boundaryBack(k *kit.Kit, thread string) int {
