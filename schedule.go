@@ -161,8 +161,8 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	if err := threads.CheckNewUser(owner); err != nil {
 		return nil, err
 	}
-	if _, ok := q.Metadata[schedule.MetaKey]; ok {
-		return nil, fmt.Errorf("%w: the metadata %s is the runtime's own", fault.ErrInvalid, schedule.MetaKey)
+	if err := fault.CheckMetadata(q.Metadata); err != nil {
+		return nil, err
 	}
 	for _, at := range []time.Time{q.Start, q.Until} {
 		if !at.IsZero() && (at.Unix() <= 0 || at.UTC().Year() > 9999) {
@@ -194,7 +194,7 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	if s.Until != 0 && s.Until <= clock.Micros() {
 		return nil, fmt.Errorf("%w: the schedule would end at %v, which is over", fault.ErrInvalid, q.Until.UTC())
 	}
-	if err := errors.Join(s.Check(cronExpressions), fault.CheckMetadata(s.Metadata())); err != nil {
+	if err := errors.Join(s.Check(cronExpressions), fault.CheckMetadataSize(s.Metadata())); err != nil {
 		return nil, err
 	}
 	kept, err := schedule.Put(ctx, r.tenant, cronExpressions, s)
@@ -233,7 +233,8 @@ func (r *Runtime) Schedules(ctx context.Context) ([]*Schedule, error) {
 	return all, nil
 }
 
-// NextFirings returns the next firings of a schedule, up to n, at most 1000.
+// NextFirings returns the next firings of a schedule, up to n, at most 1000, in its time
+// zone.
 func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Time, error) {
 	if n < 0 || n > maxNext {
 		return nil, fmt.Errorf("%w: %d firings; use 0 to %d", fault.ErrInvalid, n, maxNext)
@@ -242,7 +243,11 @@ func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Tim
 	if err != nil {
 		return nil, err
 	}
-	return stamps(s.Firings(cronExpressions, n)), nil
+	next := stamps(s.Firings(cronExpressions, n))
+	for i, at := range next {
+		next[i] = at.In(s.Location())
+	}
+	return next, nil
 }
 
 // PauseSchedule lets a schedule make no more firings, also none that wait in its queue.
@@ -282,7 +287,7 @@ func (r *Runtime) TriggerSchedule(ctx context.Context, id, key string) (*Run, er
 	}
 	q := startOf(s)
 	q.Key = s.ManualKey("by hand/" + cmp.Or(key, threads.NewRunID()))
-	run, err := r.core.of(s).Start(ctx, q)
+	run, err := r.core.of(s).start(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +328,7 @@ func (st starter) Start(ctx context.Context, s *schedule.Schedule, at int64) (sc
 	q := startOf(s)
 	q.Key = s.Key(at)
 	ctx, settle := st.core.threads.Guarded(ctx, s.Tenant)
-	run, err := st.core.of(s).Start(ctx, q)
+	run, err := st.core.of(s).start(ctx, q)
 	settle(err)
 	if err != nil {
 		return schedule.Run{}, err

@@ -60,6 +60,14 @@ type StartRequest struct {
 // same one, the same key with another flow or input is ErrKeyReused. A
 // run that was already started is returned whatever IfSeq says.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
+	if err := fault.CheckMetadata(q.Metadata); err != nil {
+		return nil, err
+	}
+	return r.start(ctx, q)
+}
+
+// start is Start with metadata that may be the runtime's own.
+func (r *Runtime) start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)
 	if err != nil {
 		return nil, err
@@ -88,7 +96,7 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 		}
 	}
 	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("the user", q.User, 500), fault.CheckText("the key", q.Key, 500),
-		fault.CheckText("the trace", q.Trace, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckMetadata(q.Metadata)); err != nil {
+		fault.CheckText("the trace", q.Trace, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckMetadataSize(q.Metadata)); err != nil {
 		return nil, err
 	}
 	for unit, n := range q.Budget {

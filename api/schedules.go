@@ -88,7 +88,7 @@ type NextOfSchedule struct {
 
 // Firings are times at which a schedule fires.
 type Firings struct {
-	Next []time.Time `json:"next" jsonschema:"the times, in order"`
+	Next []time.Time `json:"next" jsonschema:"the times, in order, in the time zone of the schedule"`
 }
 
 // TriggerSchedule starts a run of a schedule.

@@ -59,7 +59,8 @@ func (c *Client) Schedules(ctx context.Context) ([]*perdure.Schedule, error) {
 	return all, nil
 }
 
-// NextFirings returns the next firings of a schedule, up to n, at most 1000.
+// NextFirings returns the next firings of a schedule, up to n, at most 1000, in its time
+// zone.
 func (c *Client) NextFirings(ctx context.Context, id string, n int) ([]time.Time, error) {
 	f, err := Do(ctx, c, api.SchedulesNext, api.NextOfSchedule{OneSchedule: api.OneSchedule{Schedule: id}, Limit: n})
 	if err != nil {

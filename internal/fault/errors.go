@@ -325,13 +325,26 @@ func CheckText(what, text string, limit int) error {
 // the runtime writes it.
 const SeenKey = "perdure.seen"
 
+// ownMetadata begins the keys of metadata that only the runtime writes.
+const ownMetadata = "perdure."
+
 // CheckMetadata refuses metadata that is too long or not UTF-8, or the runtime's own.
 func CheckMetadata(metadata map[string]string) error {
+	for k := range metadata {
+		switch {
+		case k == SeenKey:
+			return fmt.Errorf("%w: the metadata %s is the runtime's own; say that a failure was seen with MarkSeen, or perdure seen", ErrInvalid, SeenKey)
+		case strings.HasPrefix(k, ownMetadata):
+			return fmt.Errorf("%w: the metadata %.100q is the runtime's own; use a key that does not begin with %s", ErrInvalid, k, ownMetadata)
+		}
+	}
+	return CheckMetadataSize(metadata)
+}
+
+// CheckMetadataSize refuses metadata that is too long or not UTF-8.
+func CheckMetadataSize(metadata map[string]string) error {
 	size := 0
 	for k, v := range metadata {
-		if k == SeenKey {
-			return fmt.Errorf("%w: the metadata %s is the runtime's own; say that a failure was seen with MarkSeen, or perdure seen", ErrInvalid, SeenKey)
-		}
 		if err := errors.Join(CheckText("a metadata key", k, 200), CheckText("metadata", v, 16<<10)); err != nil {
 			return err
 		}

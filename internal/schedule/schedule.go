@@ -223,6 +223,9 @@ func Put(ctx context.Context, t *threads.Tenant, cron Cron, s Schedule) (*Schedu
 			n.Last = max(n.Last, n.Start) // the first one is an interval later
 		}
 		n.plan(cron, now)
+		if _, ok := n.Timing.Next(cron, now); !ok && (old == nil || !n.sameTiming(old)) {
+			return nil, fmt.Errorf("%w: the schedule would never fire: it ends before its first firing", fault.ErrInvalid)
+		}
 		return &n, nil
 	})
 }

@@ -178,20 +178,24 @@ func TestBadRequests(t *testing.T) {
 		"ends before it starts": func(q *perdure.ScheduleRequest) {
 			q.Start, q.Until = time.Now().Add(2*time.Hour), time.Now().Add(time.Hour)
 		},
-		"which is over":                        func(q *perdure.ScheduleRequest) { q.Until = time.Unix(8, 0) },
-		"no overlap policy":                    func(q *perdure.ScheduleRequest) { q.Overlap = "maybe" },
-		"no catch-up policy":                   func(q *perdure.ScheduleRequest) { q.CatchUp = "maybe" },
-		"needs the catch-up policy all":        func(q *perdure.ScheduleRequest) { q.CatchUpMax = 5 },
-		"with 1 to 1000 firings":               func(q *perdure.ScheduleRequest) { q.CatchUp, q.CatchUpMax = "all", 1001 },
-		"a maximum of -1":                      func(q *perdure.ScheduleRequest) { q.Max = -1 },
-		"the limit is 65536":                   func(q *perdure.ScheduleRequest) { q.Input = strings.Repeat("x", 70_000) },
-		"letters, digits":                      func(q *perdure.ScheduleRequest) { q.ID = "a/b" },
-		"not \"..\"":                           func(q *perdure.ScheduleRequest) { q.ID = ".." },
-		"\"right/Europe/Berlin\" names no":     func(q *perdure.ScheduleRequest) { q.Every, q.Cron, q.Zone = 0, "@daily", "right/Europe/Berlin" },
-		"the metadata perdure.schedule is the": func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"perdure.schedule": "x"} },
-		"flow echo takes string":               func(q *perdure.ScheduleRequest) { q.Input = 5 },
-		"control or invisible characters":      func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
-		"the limit is 16384":                   func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"k": strings.Repeat("x", 16380)} },
+		"which is over":                         func(q *perdure.ScheduleRequest) { q.Until = time.Unix(8, 0) },
+		"no overlap policy":                     func(q *perdure.ScheduleRequest) { q.Overlap = "maybe" },
+		"no catch-up policy":                    func(q *perdure.ScheduleRequest) { q.CatchUp = "maybe" },
+		"needs the catch-up policy all":         func(q *perdure.ScheduleRequest) { q.CatchUpMax = 5 },
+		"with 1 to 1000 firings":                func(q *perdure.ScheduleRequest) { q.CatchUp, q.CatchUpMax = "all", 1001 },
+		"a maximum of -1":                       func(q *perdure.ScheduleRequest) { q.Max = -1 },
+		"the limit is 65536":                    func(q *perdure.ScheduleRequest) { q.Input = strings.Repeat("x", 70_000) },
+		"letters, digits":                       func(q *perdure.ScheduleRequest) { q.ID = "a/b" },
+		"not \"..\"":                            func(q *perdure.ScheduleRequest) { q.ID = ".." },
+		"\"right/Europe/Berlin\" names no":      func(q *perdure.ScheduleRequest) { q.Every, q.Cron, q.Zone = 0, "@daily", "right/Europe/Berlin" },
+		"\"perdure.schedule\" is the runtime's": func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"perdure.schedule": "x"} },
+		"before its first firing":               func(q *perdure.ScheduleRequest) { q.Until = time.Now().Add(30 * time.Second) },
+		"never fire: it ends before its": func(q *perdure.ScheduleRequest) {
+			q.Every, q.Cron, q.Start, q.Until = 0, "0 0 1 1 *", time.Date(2999, 2, 1, 0, 0, 0, 0, time.UTC), time.Date(2999, 3, 1, 0, 0, 0, 0, time.UTC)
+		},
+		"flow echo takes string":          func(q *perdure.ScheduleRequest) { q.Input = 5 },
+		"control or invisible characters": func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
+		"the limit is 16384":              func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"k": strings.Repeat("x", 16380)} },
 		"before the year 10000, not at 10000": func(q *perdure.ScheduleRequest) {
 			q.Until = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
 		},
@@ -206,7 +210,11 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	_, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "echo", Input: "x", Thread: "bobs", User: "bob"})
+	_, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "echo", Input: "x", Metadata: map[string]string{"perdure.schedule": "1"}})
+	kit.WantErr(t, "a start that poses as a firing", err, perdure.ErrInvalid)
+	_, err = rt.Create(t.Context(), perdure.CreateRequest{Metadata: map[string]string{"perdure.other": "1"}})
+	kit.WantErr(t, "a thread that poses as one of a firing", err, perdure.ErrInvalid)
+	_, err = rt.Start(t.Context(), perdure.StartRequest{Flow: "echo", Input: "x", Thread: "bobs", User: "bob"})
 	kit.NoErr(t, err)
 	put(t, rt, perdure.ScheduleRequest{Thread: "bobs", User: "bob", Every: time.Minute})
 	_, err = rt.PutSchedule(t.Context(), perdure.ScheduleRequest{Flow: "echo", Input: "x", Thread: "bobs", User: "ada", Every: time.Minute})

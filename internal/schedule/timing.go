@@ -82,6 +82,15 @@ func (t *Timing) location() (*time.Location, error) {
 	return loc, nil
 }
 
+// Location returns the time zone, UTC if this program does not have it.
+func (t *Timing) Location() *time.Location {
+	loc, err := t.location()
+	if err != nil {
+		return time.UTC
+	}
+	return loc
+}
+
 // zones are the time zones that were read.
 var zones sync.Map
 
