@@ -18,7 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// UserData counts what a store and its archive have of a user.
+// UserData counts what a store and its archive have of a user. Schedules are left out if
+// there are none, since receipts that were signed before there were schedules stay valid.
 type UserData struct {
 	Threads     int `json:"threads" jsonschema:"in the store, with forks and children"`
 	Archived    int `json:"archived" jsonschema:"threads in the archive"`
