@@ -34,7 +34,7 @@ var yearRules = []perdure.Retention{
 // stay, nothing is left that should go, and what is in the archive comes back byte for
 // byte.
 func TestYear(t *testing.T) {
-	n, weeks := kit.Sized(40, 1040, 10_400), kit.Sized(5, 52, 52)
+	n, weeks := kit.Sized(40, 10_400, 10_400), kit.Sized(5, 52, 52)
 	kit.Bubble(t, fmt.Sprint(n), func(t *testing.T) {
 		ctx, s := t.Context(), memstore.New()
 		o := perdure.Options{Archive: attic(t), Lease: 10 * time.Minute, Retention: yearRules}

@@ -353,8 +353,8 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			yield(store.Cell{}, err)
 			return
 		}
-		for {
-			page := s.m.page(prefix, after)
+		for most := shortestPage; ; most = min(4*most, longestPage) {
+			page := s.m.page(prefix, after, most)
 			for _, cell := range page {
 				if err := s.usable(ctx); err != nil {
 					yield(store.Cell{}, err)
@@ -365,24 +365,25 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 				}
 				after = cell.Key
 			}
-			if len(page) < longestPage {
+			if len(page) < most {
 				return
 			}
 		}
 	}
 }
 
-const longestPage = 128
+// Pages grow, since many callers want the first cell only.
+const shortestPage, longestPage = 8, 128
 
 // page returns copies of the next cells with a prefix.
-func (m *memory) page(prefix, after string) (cells []store.Cell) {
+func (m *memory) page(prefix, after string, most int) (cells []store.Cell) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for key := range m.keys.from(max(prefix, after)) {
 		if key == after {
 			continue
 		}
-		if len(cells) == longestPage || !strings.HasPrefix(key, prefix) {
+		if len(cells) == most || !strings.HasPrefix(key, prefix) {
 			break
 		}
 		cells = append(cells, clone(m.cells[key]))
