@@ -415,7 +415,8 @@ postmortem.json   why the run went wrong, who ran it, what it used, what may hav
 environment.json  versions, kind of store, options; no addresses, paths, passwords or keys
 workers.json      the workers that are alive
 journal.jsonl     every entry of the thread without its content: kind, time, size, chain
-log.jsonl         what the runtime that made this file has logged about the thread lately
+log.jsonl         warnings about the thread that the runtime which made this file has logged
+                  lately, such as failed attempts; that runs began and ended is in journal.jsonl
 `, b.m.Run, b.m.Status, b.now.UTC().Format(time.RFC3339))
 	if b.o.Contents {
 		s.WriteString(`export.jsonl      the thread with all contents; check it with: perdure verify export.jsonl

@@ -62,7 +62,7 @@ func (a *app) retention(r *api.Retention) error {
 	a.term.Printf("last look: %s\n", a.term.When(r.Begun))
 	a.term.Printf("so far: %d archived, %d erased, %d erased from the archive\n", r.Total.Archived, r.Total.Erased, r.Total.Expired)
 	for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
-		a.term.Printf("stay for now: %d, %s\n", r.Skipped[reason], safe.Label(because(reason)))
+		a.term.Printf("stay for now: %d, %s\n", r.Skipped[reason], safe.Line(because(reason)))
 	}
 	for _, e := range r.Errors {
 		a.term.Printf("thread %s: %s\n", safe.Label(e.Thread), safe.Line(e.Error))

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 // TestRetentionCommands shows what is kept, and says that a failure was seen.
@@ -21,6 +23,16 @@ func TestRetentionCommands(t *testing.T) {
 		p.run("", "seen", "t").want(exit.Conflict, "has not failed")
 		p.run("", "seen", "none").want(exit.NotFound)
 	})
+}
+
+// TestRetentionSaysAllOfIt prints why threads stay to where there is no screen: whole.
+func TestRetentionSaysAllOfIt(t *testing.T) {
+	var out buffer
+	a := testApp(terminal.Terminal{Out: &out})
+	report := &api.Retention{RetentionStatus: perdure.RetentionStatus{Begun: time.Now(), Skipped: map[string]int{perdure.RetentionUnseen: 3}}}
+	if err := a.retention(report); err != nil || !strings.Contains(out.String(), "stay for now: 3, failed and nobody has seen them; perdure seen THREAD says so\n") {
+		t.Errorf("%v: %s", err, out.String())
+	}
 }
 
 // TestKeepFlags reads flags and files of rules.

@@ -67,9 +67,10 @@ type Options struct {
 const partSize = 16 << 20
 
 // Open returns the place in a bucket under a prefix, which a URL names. It asks the
-// service whether the bucket exists.
+// service whether the bucket exists. If there is none, or the keys may not list it, the
+// error is archive.ErrInvalid; if the service does not answer, archive.ErrUnavailable.
 func Open(ctx context.Context, placeURL string, o Options) (archive.Place, error) {
-	b := &bucket{}
+	b := &bucket{refused: archive.ErrInvalid}
 	if err := b.connect(placeURL, o); err != nil {
 		return nil, err
 	}
@@ -79,6 +80,7 @@ func Open(ctx context.Context, placeURL string, o Options) (archive.Place, error
 		}
 		break
 	}
+	b.refused = archive.ErrUnavailable
 	return b, nil
 }
 
@@ -90,6 +92,7 @@ type bucket struct {
 	name, prefix, class string
 	client              *minio.Client
 	patience            time.Duration
+	refused             error // what it is if there is no bucket, or the keys are not the right ones
 }
 
 var (
@@ -339,9 +342,9 @@ func (b *bucket) failed(ctx context.Context, doing, name string, err error) erro
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("s3archive: %s %s: %w", doing, name, err)
 	case r.Code == minio.NoSuchBucket:
-		return fmt.Errorf("%w: s3archive: there is no bucket %s; create it, or name another one: %w", archive.ErrUnavailable, b.name, err)
+		return fmt.Errorf("%w: s3archive: there is no bucket %s; create it, or name another one: %w", b.refused, b.name, err)
 	case r.StatusCode == 401 || r.StatusCode == 403:
-		return fmt.Errorf("%w: s3archive: the service does not let these keys %s %s; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the region, and that they have s3:PutObject, s3:GetObject and s3:DeleteObject on %s* and s3:ListBucket on the bucket (%s): %w", archive.ErrUnavailable, doing, name, b.name+"/"+b.prefix, r.Code, err)
+		return fmt.Errorf("%w: s3archive: the service does not let these keys %s %s; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the region, and that they have s3:PutObject, s3:GetObject and s3:DeleteObject on %s* and s3:ListBucket on the bucket (%s): %w", b.refused, doing, name, b.name+"/"+b.prefix, r.Code, err)
 	}
 	return fmt.Errorf("%w: s3archive: cannot %s %s in %s: %w", archive.ErrUnavailable, doing, name, b.URL(), err)
 }

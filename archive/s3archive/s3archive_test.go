@@ -117,7 +117,7 @@ func TestOpenRefuses(t *testing.T) {
 		"s3://bucket?endpoint=ftp://x": "endpoint", "s3://no-such-bucket?region=us-east-1&endpoint=" + server.URL: "create it",
 	} {
 		_, err := s3archive.Open(t.Context(), url, keys)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret@") {
+		if !errors.Is(err, archive.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret@") {
 			t.Errorf("Open(%q) = %v; want one that says %q", url, err, want)
 		}
 	}
@@ -127,7 +127,14 @@ func TestOpenRefuses(t *testing.T) {
 		s3test.Refuse(w, http.StatusForbidden, "AccessDenied")
 		return true
 	})
-	if _, err := s3archive.Open(t.Context(), s3test.StoreURL(server.URL, "x"), keys); err == nil || !strings.Contains(err.Error(), "s3:ListBucket") || requests.Load() == 0 {
+	if _, err := s3archive.Open(t.Context(), s3test.StoreURL(server.URL, "x"), keys); !errors.Is(err, archive.ErrInvalid) || !strings.Contains(err.Error(), "s3:ListBucket") || requests.Load() == 0 {
 		t.Errorf("Open without permission = %v", err)
+	}
+	fake.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		s3test.Refuse(w, http.StatusBadGateway, "BadGateway")
+		return true
+	})
+	if _, err := s3archive.Open(t.Context(), s3test.StoreURL(server.URL, "x"), keys); !errors.Is(err, archive.ErrUnavailable) {
+		t.Errorf("Open of a service that is away = %v", err)
 	}
 }

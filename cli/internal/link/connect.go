@@ -22,7 +22,6 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
@@ -254,7 +253,7 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
 	}
 	if c.Archive != "" && c.Runtime.Archive == nil {
-		if o.Archive, err = archive.Open(ctx, c.Archive); err != nil {
+		if o.Archive, err = openArchive(ctx, c.Archive, cmp.Or(o.Logger, c.Runtime.Logger)); err != nil {
 			s.Close()
 			return nil, nil, exit.Usage(fmt.Errorf("opening the archive: %w", err))
 		}
