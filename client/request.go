@@ -174,6 +174,9 @@ type strangeError struct {
 
 func (e *strangeError) Error() string { return e.text }
 
+// Away reports whether a gateway answered, since it does not reach the server.
+func (e *strangeError) Away() bool { return e.status >= 502 && e.status <= 504 }
+
 func (c *Client) foreign(resp *http.Response) error {
 	return &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
 }

@@ -139,8 +139,8 @@ func (l *line) input(all map[string]json.RawMessage) (any, error) {
 	if length > maxName {
 		return nil, api.Invalid("ids and filters of %d bytes; the limit is %d", length, maxName)
 	}
-	if seconds, ok := in.Interface().(api.WaitRun); ok && (seconds.Seconds < 0 || seconds.Seconds > maxWait) {
-		return nil, api.Invalid("the argument seconds is at most %d", maxWait)
+	if seconds, ok := in.Interface().(api.WaitRun); ok && (seconds.Seconds < 1 || seconds.Seconds > maxWait) {
+		return nil, api.Invalid("the argument seconds is 1 to %d; runs_get returns the run as it is", maxWait)
 	}
 	return in.Interface(), nil
 }

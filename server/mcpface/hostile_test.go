@@ -53,6 +53,7 @@ func TestWrongCallsAreToldWhy(t *testing.T) {
 		{"no-thread", "threads_get", args{"thread": ".."}},
 		{"no-run", "runs_get", args{"thread": "t1", "run": "a/b?c#d"}},
 		{"invalid", "runs_wait", args{"thread": "t1", "seconds": 100000}},
+		{"invalid", "runs_wait", args{"thread": "t1", "seconds": 0}},
 		{"invalid", "events_follow", args{"thread": "t1", "seconds": 100000}},
 		{"invalid", "events_follow", args{"thread": "t1", "limit": 0}},
 		{"invalid", "events_follow", args{"thread": "t1", "after": "nowhere"}},

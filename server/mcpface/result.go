@@ -173,9 +173,15 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 		Meta: mcp.Meta{"perdure/problem": p.Type}}
 }
 
-// isAway reports whether an error is that of a connection: the server cannot be reached,
-// or was lost.
+// isAway reports whether an error is that of a connection, here or behind a gateway: the
+// server cannot be reached, or was lost.
 func isAway(err error) bool {
+	if e, ok := errors.AsType[interface {
+		error
+		Away() bool
+	}](err); ok && e.Away() {
+		return true
+	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -92,12 +94,29 @@ func (s *local) refresh(ctx context.Context) {
 }
 
 // upToDate looks for new flows before tools are listed: the server at the other end
-// may be another one by now.
+// may be another one by now. A token that it does not accept is told of at once, and
+// not by the first call.
 func (s *local) upToDate(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, q mcp.Request) (mcp.Result, error) {
+		if method == "initialize" || method == "tools/list" {
+			if err := s.admitted(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if method == "tools/list" {
 			s.refresh(ctx)
 		}
 		return next(ctx, method, q)
 	}
+}
+
+// admitted returns an error of the protocol if the server does not accept the token.
+func (s *local) admitted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, err := client.Do(ctx, s.client, api.MeGet, api.Nothing{})
+	if !errors.Is(err, api.ErrUnauthorized) {
+		return nil
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("unauthorized (401): %v; %s", err, advice["unauthorized"])}
 }

@@ -32,7 +32,7 @@ var lines = []line{
 	{op: &api.ThreadsGet.Info, doc: "It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them.", defaults: map[string]any{"runs": 5}},
 	{op: &api.RunsList.Info, defaults: map[string]any{"runs": 10}},
 	{op: &api.RunsGet.Info},
-	{op: &api.RunsWait.Info, doc: "It returns after seconds at the latest, 20 by default; if over is false, call it again. If the run waits for a person, its asks say for what.", defaults: map[string]any{"seconds": 20}},
+	{op: &api.RunsWait.Info, doc: "It returns after seconds at the latest, 1 to 45 and 20 by default; if over is false, call it again. If the run waits for a person, its asks say for what.", defaults: map[string]any{"seconds": 20}},
 	{op: &api.RunsPostMortem.Info},
 	{op: &api.EventsList.Info, title: "read a thread's events", doc: "Events are in the order of the journal. Set after to next of the page before for the next one; events_follow waits for new ones.", defaults: map[string]any{"limit": 50}},
 	{op: &api.HistoryList.Info, defaults: map[string]any{"limit": 50}},

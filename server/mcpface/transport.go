@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ type lineTransport struct {
 
 // Connect connects.
 func (t lineTransport) Connect(context.Context) (mcp.Connection, error) {
-	c := &lineConn{out: t.out, read: make(chan readLine), answered: make(chan struct{}, 1), closed: make(chan struct{})}
+	c := &lineConn{out: t.out, calls: map[jsonrpc.ID]int{}, read: make(chan readLine), answered: make(chan struct{}, 1), closed: make(chan struct{})}
 	go c.readLines(bufio.NewReaderSize(t.in, 64<<10))
 	return c, nil
 }
@@ -50,8 +51,8 @@ type lineConn struct {
 
 	mu       sync.Mutex
 	out      io.Writer
-	calls    int           // under way
-	answered chan struct{} // has an item after an answer
+	calls    map[jsonrpc.ID]int // under way, whose answers someone waits for
+	answered chan struct{}      // has an item after an answer
 }
 
 // errLong means that a line is too long.
@@ -123,13 +124,27 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 			continue
 		}
-		if q, ok := m.(*jsonrpc.Request); ok && q.IsCall() {
+		if q, ok := m.(*jsonrpc.Request); ok {
 			c.mu.Lock()
-			c.calls++
+			if q.IsCall() {
+				c.calls[q.ID]++
+			} else if id, ok := cancelled(q); ok {
+				delete(c.calls, id)
+			}
 			c.mu.Unlock()
 		}
 		return m, nil
 	}
+}
+
+// cancelled returns the id of the call that a message cancels, false if it cancels none.
+func cancelled(q *jsonrpc.Request) (id jsonrpc.ID, ok bool) {
+	var p struct{ RequestID any }
+	if q.Method != "notifications/cancelled" || json.Unmarshal(q.Params, &p) != nil {
+		return id, false
+	}
+	id, err := jsonrpc.MakeID(p.RequestID)
+	return id, err == nil && id.IsValid()
 }
 
 // finish waits for the answers to the calls that are under way.
@@ -137,9 +152,9 @@ func (c *lineConn) finish(ctx context.Context) {
 	late := time.After(answerTime)
 	for {
 		c.mu.Lock()
-		n := c.calls
+		n := len(c.calls)
 		c.mu.Unlock()
-		if n <= 0 {
+		if n == 0 {
 			return
 		}
 		select {
@@ -154,18 +169,25 @@ func (c *lineConn) finish(ctx context.Context) {
 	}
 }
 
-// Write writes a message.
+// Write writes a message. The answer to a call that was cancelled is none: whoever
+// cancelled it does not expect one any more.
 func (c *lineConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	r, answers := m.(*jsonrpc.Response)
+	if answers && !c.expects(r.ID) {
+		return nil
 	}
 	data, err := jsonrpc.EncodeMessage(withCode(m))
 	if err == nil {
 		err = c.write(data)
 	}
-	if _, ok := m.(*jsonrpc.Response); ok {
+	if answers {
 		c.mu.Lock()
-		c.calls--
+		if c.calls[r.ID]--; c.calls[r.ID] <= 0 {
+			delete(c.calls, r.ID)
+		}
 		c.mu.Unlock()
 		select {
 		case c.answered <- struct{}{}:
@@ -173,6 +195,13 @@ func (c *lineConn) Write(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	return err
+}
+
+// expects reports whether someone waits for the answer to a call.
+func (c *lineConn) expects(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[id] > 0
 }
 
 func (c *lineConn) write(data []byte) error {

@@ -1,0 +1,92 @@
+package mcpface_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/server/mcpface"
+)
+
+// hello begins a session, with the id 0.
+const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+`
+
+// say writes lines to a server on the standard input, and returns all answers.
+func say(t *testing.T, url string, o client.Options, lines string) string {
+	t.Helper()
+	var out bytes.Buffer
+	c := servertest.Must(client.New(url, o))(t)
+	servertest.Check(t, mcpface.ServeIO(t.Context(), c, strings.NewReader(hello+lines), &out, mcpface.Options{}))
+	return out.String()
+}
+
+// A token that the server does not accept is refused when a session begins and when
+// tools are listed. One that may not ask for whom it stands is accepted.
+func TestInvalidTokenListsNoTools(t *testing.T) {
+	s := newSite(t, true, echo)
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
+	for _, scope := range []api.Scope{api.ScopeRead, api.ScopeRun} {
+		good := s.secret(api.CreateToken{Subject: "x", Scopes: []api.Scope{scope}})
+		if got := say(t, s.URL, client.Options{Token: good}, list); !strings.Contains(got, `"docs_`) && !strings.Contains(got, `"runs_`) {
+			t.Errorf("%s: %s", scope, got)
+		}
+	}
+	got := say(t, s.URL, client.Options{Token: "perdure_wrong"}, list)
+	if strings.Contains(got, "result") || strings.Count(got, "unauthorized (401)") == 0 || strings.Count(got, "\n") != 2 {
+		t.Errorf("%s", got)
+	}
+}
+
+// A gateway without a server behind it is a server that is away.
+func TestGatewayWithoutServer(t *testing.T) {
+	for _, status := range []int{502, 503, 504} {
+		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<h1>no upstream</h1>", status)
+		}))
+		defer gateway.Close()
+		got := say(t, gateway.URL, client.Options{Attempts: -1}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"threads_list"}}`+"\n")
+		if !strings.Contains(got, "urn:perdure:problem:unavailable") || !strings.Contains(got, fmt.Sprint("answers ", status)) {
+			t.Errorf("%d: %s", status, got)
+		}
+	}
+}
+
+// A call that is cancelled gets no answer, and is not waited for.
+func TestCancelledLineIsNotAnswered(t *testing.T) {
+	s := newSite(t, false, asker)
+	s.Begin("t1", "asker", "x")
+	run := servertest.Must(s.Runtime.Wait(t.Context(), "t1", ""))(t)
+	for _, id := range []string{"7", `"seven"`} {
+		c := servertest.Must(client.New(s.URL, client.Options{}))(t)
+		in, write := io.Pipe()
+		read, out := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{})
+			out.Close()
+		}()
+		answers := bufio.NewReader(read)
+		servertest.Must(io.WriteString(write, hello))(t)
+		servertest.Must(answers.ReadString('\n'))(t)
+		servertest.Must(io.WriteString(write, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"runs_wait","arguments":{"thread":"t1","run":"`+run.ID+`","end":true,"seconds":45}}}
+{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}
+{"jsonrpc":"2.0","id":8,"method":"ping"}
+`))(t)
+		servertest.Check(t, write.Close())
+		rest := servertest.Must(io.ReadAll(answers))(t)
+		if got := string(rest); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":8,"result"`) || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: %s", id, got)
+		}
+		servertest.Check(t, <-done)
+	}
+}
