@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,7 @@ type pod struct {
 				} `yaml:"securityContext"`
 				Containers []struct {
 					Args  []string
+					Env   []envVar
 					Ports []struct {
 						ContainerPort string `yaml:"containerPort"`
 					}
@@ -63,6 +65,18 @@ type pod struct {
 			}
 		}
 	}
+}
+
+type envVar struct {
+	Name      string
+	ValueFrom struct {
+		SecretKeyRef secretKey `yaml:"secretKeyRef"`
+	} `yaml:"valueFrom"`
+}
+
+type secretKey struct {
+	Name, Key string
+	Optional  bool
 }
 
 type probe struct {
@@ -130,6 +144,11 @@ func everyDeployment(t *testing.T) []deployed {
 		for _, c := range p.Spec.Template.Spec.Containers {
 			all = append(all, deployed{file: "kubernetes/perdure.yaml", name: p.Metadata.Name, args: c.Args, port: c.Ports[0].ContainerPort,
 				probes: []string{c.ReadinessProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path}})
+			for name, key := range map[string]string{"PERDURE_STORE": "store", "PERDURE_KEYS": "keys"} {
+				if i := slices.IndexFunc(c.Env, func(e envVar) bool { return e.Name == name }); i < 0 || c.Env[i].ValueFrom.SecretKeyRef != (secretKey{"perdure", key, key == "keys"}) {
+					t.Errorf("%s does not get %s from the secret", p.Metadata.Name, name)
+				}
+			}
 			if user := c.SecurityContext.RunAsUser; user == 0 || !strings.Contains(docker, fmt.Sprintf("\nUSER %d:", user)) {
 				t.Errorf("%s runs as user %d, the image as another", p.Metadata.Name, user)
 			}
