@@ -1,44 +1,14 @@
 package docs_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/perdure/perdure/internal/kit"
 )
-
-// block is a block of code in a page.
-type block struct {
-	where, lang string
-	lines       []string
-}
-
-// blocks returns the blocks of a page.
-func blocks(t *testing.T, page string) (all []block) {
-	t.Helper()
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := false
-	for i, line := range strings.Split(string(data), "\n") {
-		lang, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
-		switch {
-		case fence && !open:
-			all = append(all, block{where: fmt.Sprintf("%s:%d", page, i+1), lang: lang})
-		case !fence && open:
-			last := &all[len(all)-1]
-			last.lines = append(last.lines, strings.TrimSpace(line))
-		}
-		open = open != fence
-	}
-	if open {
-		t.Errorf("%s: a block is not closed", page)
-	}
-	return all
-}
 
 // sources returns the lines of files.
 func sources(t *testing.T, patterns ...string) map[string][]string {
@@ -116,30 +86,34 @@ func TestSnippetsAreCodeThatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(data)
-		for _, b := range blocks(t, page) {
+		for _, b := range kit.Blocks(t, page) {
+			var want []string
+			for line := range strings.Lines(b.Text) {
+				want = append(want, strings.TrimSpace(line))
+			}
 			in := files
-			switch b.lang {
+			switch b.Lang {
 			case "go":
 			case "output":
 				in = printed
 			case "text", "sh", "console", "json", "js", "go foreign", "python", "sql", "html":
 				continue
 			default:
-				t.Errorf("%s: nothing checks blocks of %q; mark what is not to be run as text", b.where, b.lang)
+				t.Errorf("%s: nothing checks blocks of %q; mark what is not to be run as text", b.Where(), b.Lang)
 				continue
 			}
 			looked++
 			found, named := false, false
 			for file, lines := range in {
-				if occurs(lines, b.lines) {
+				if occurs(lines, want) {
 					found = true
 					named = named || strings.Contains(text, strings.TrimSuffix(filepath.Base(file), ".txt")+"`")
 				}
 			}
 			if !found {
-				t.Errorf("%s: no file that is tested has this:\n%s", b.where, strings.Join(b.lines, "\n"))
-			} else if b.lang == "go" && !named {
-				t.Errorf("%s: the page does not name the file that has this:\n%s", b.where, strings.Join(b.lines, "\n"))
+				t.Errorf("%s: no file that is tested has this:\n%s", b.Where(), strings.Join(want, "\n"))
+			} else if b.Lang == "go" && !named {
+				t.Errorf("%s: the page does not name the file that has this:\n%s", b.Where(), strings.Join(want, "\n"))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 )
 
 // docTests are commands and blocks of the docs that a test of their own runs, by
@@ -73,34 +74,6 @@ func triage(_ context.Context, ticket string) (string, error) { return ticket, n
 `, "flows --store memory:", "triage\n"},
 }
 
-// docBlock is a block of code in a page.
-type docBlock struct {
-	page, lang string
-	line       int
-	text       string
-}
-
-// docBlocks returns the blocks of a page.
-func docBlocks(t *testing.T, page string) (blocks []docBlock) {
-	t.Helper()
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := false
-	for i, line := range strings.Split(string(data), "\n") {
-		lang, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
-		switch {
-		case fence && !open:
-			blocks = append(blocks, docBlock{page, lang, i + 1, ""})
-		case !fence && open:
-			blocks[len(blocks)-1].text += line + "\n"
-		}
-		open = open != fence
-	}
-	return blocks
-}
-
 // TestDocsRun runs every block of the README and the docs. A block that is not
 // meant to be run is marked as text. Go of the guide is run by package docs/guide.
 func TestDocsRun(t *testing.T) {
@@ -115,7 +88,7 @@ func TestDocsRun(t *testing.T) {
 		t.Run(strings.TrimPrefix(page, "../../"), func(t *testing.T) {
 			read++
 			d := &docRun{t: t, dir: t.TempDir(), used: used}
-			for _, b := range docBlocks(t, page) {
+			for _, b := range kit.Blocks(t, page) {
 				d.block(b)
 			}
 		})
@@ -135,15 +108,15 @@ type docRun struct {
 	address string // of the dev server
 }
 
-func (d *docRun) block(b docBlock) {
+func (d *docRun) block(b kit.Block) {
 	d.t.Helper()
-	where := fmt.Sprintf("%s:%d", filepath.Base(b.page), b.line)
-	first, _, _ := strings.Cut(b.text, "\n")
-	switch b.lang {
+	where := fmt.Sprintf("%s:%d", filepath.Base(b.Page), b.Line)
+	first, _, _ := strings.Cut(b.Text, "\n")
+	switch b.Lang {
 	case "text", "go foreign", "python", "output": // docs.TestSnippetsAreCodeThatRuns finds outputs
 	case "ts", "tsx": // pieces of programs, which are not compiled here
 	case "json":
-		if !json.Valid([]byte(b.text)) {
+		if !json.Valid([]byte(b.Text)) {
 			d.t.Errorf("%s is not JSON", where)
 		}
 	case "js", "html":
@@ -151,17 +124,17 @@ func (d *docRun) block(b docBlock) {
 			d.t.Errorf("%s: no test runs it", where)
 		}
 	case "go":
-		if strings.Contains(b.page, "docs/guide/") { // docs.TestSnippetsAreCodeThatRuns
+		if strings.Contains(b.Page, "docs/guide/") { // docs.TestSnippetsAreCodeThatRuns
 			return
 		}
-		d.program(where, first, b.text)
+		d.program(where, first, b.Text)
 	case "sh", "console":
 		var want string // what the last command prints
 		var command string
-		for line := range strings.Lines(b.text) {
+		for line := range strings.Lines(b.Text) {
 			line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "  #")
 			next, prompt := strings.CutPrefix(line, "$ ")
-			if b.lang == "console" && !prompt {
+			if b.Lang == "console" && !prompt {
 				want += line + "\n"
 				continue
 			}
@@ -170,7 +143,7 @@ func (d *docRun) block(b docBlock) {
 		}
 		d.shell(where, command, want)
 	default:
-		d.t.Errorf("%s: nothing runs blocks of %q; mark what is not to be run as text", where, b.lang)
+		d.t.Errorf("%s: nothing runs blocks of %q; mark what is not to be run as text", where, b.Lang)
 	}
 }
 
