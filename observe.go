@@ -13,7 +13,9 @@ import (
 // be safe for concurrent use.
 type Observer interface {
 	// StepStarted is called when an attempt of a step begins. The step gets the
-	// context that it returns; the function is called when the attempt is over.
+	// context that it returns; the function is called when the attempt is over. It
+	// gets the error of the attempt, or why its result could not be recorded, which
+	// matches ErrFenced if another worker may have the run.
 	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
 	// Committed is called when an entry of a run is in the journal.
 	Committed(e Event)

@@ -239,6 +239,38 @@ func TestTakeoverIsLinked(t *testing.T) {
 	})
 }
 
+// A step whose result cannot be recorded, since the thread was taken away from the worker
+// while it ran, does not look as if it counted.
+func TestUnrecordedStepIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		other := kit.Runtime(t, s, perdure.Options{})
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+			return perdure.Step(ctx, "work", func(ctx context.Context) (int, error) {
+				return 1, other.Erase(context.WithoutCancel(ctx), "t", perdure.EraseOptions{})
+			})
+		})
+		tel, sent := traced(otel.Options{})
+		k := kit.New(t, s, perdure.Options{Observer: tel}, flow)
+		k.StartOn("t", "f", 1)
+		synctest.Wait()
+		k.Stop()
+		steps := 0
+		for _, span := range sent.GetSpans() {
+			if span.Name != "step work" {
+				continue
+			}
+			steps++
+			if outcome, _ := valueOf(span, "perdure.outcome"); outcome != "lost" || span.Status.Code != codes.Error {
+				t.Errorf("the outcome is %q, %v", outcome, span.Status)
+			}
+		}
+		if steps != 1 {
+			t.Errorf("there are %d spans of the step", steps)
+		}
+	})
+}
+
 // A child on a thread of its own is in the trace of its parent, and a run that was
 // started in a trace is in that one.
 func TestTraceOfTheCallerAndOfChildren(t *testing.T) {

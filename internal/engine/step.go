@@ -223,8 +223,8 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		observed(stop)
 		return false, stop
 	}
-	observed(err)
 	if stop := s.stopped(inner, err); stop != nil {
+		observed(cmp.Or(err, stop))
 		_ = inner.rollback()
 		if !inner.verbs {
 			p.order.Lock()
@@ -241,6 +241,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		case errors.Is(stopErr, store.ErrRolledBack):
 			_ = inner.rollback()
 			if stop := s.stopped(inner, stopErr); stop != nil {
+				observed(stop)
 				return false, stop
 			}
 			err = stopErr
@@ -248,9 +249,11 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			_ = inner.rollback()
 			err = stopErr
 		default:
+			observed(stopErr) // a result that is not in the journal is none
 			return stop, stopErr
 		}
 	}
+	observed(err)
 	return s.fail(ctx, inner, err)
 }
 
