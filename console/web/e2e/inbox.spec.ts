@@ -1,3 +1,4 @@
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { shoot, Stage, until, useBrowser } from "./stage";
 
@@ -11,6 +12,9 @@ afterAll(() => stage?.end());
 const broken = "My order A-17 came broken";
 const output = (thread: string) => stage.api<{ status: string; output: unknown }>("GET", `/v1/threads/${thread}/runs/newest`);
 const ended = (thread: string) => until(async () => (await output(thread)).status === "succeeded", () => `the end of ${thread}`);
+
+/** Waits until what is asked has been in sight for long enough to be decided. */
+const seen = (page: Page) => expect.poll(() => page.getByRole("group", { name: "Decide" }).getByRole("button", { name: "Approve" }).isEnabled()).toBe(true);
 
 test("an edit by the form is checked, shown as a difference, and runs", async () => {
   const thread = await stage.run("desk", broken, { title: "A tea set" });
@@ -29,6 +33,8 @@ test("an edit by the form is checked, shown as a difference, and runs", async ()
   await shoot(page, "inbox-edit");
   await page.reload(); // a draft is not lost
   await expect.poll(() => page.getByLabel("amount").inputValue()).toBe("40");
+  await page.getByRole("group", { name: "Decide" }).getByRole("button", { name: "Approve" }).click(); // it would drop the change
+  await page.getByText("You have begun another answer").first().waitFor();
   await page.getByRole("button", { name: "Approve with this change" }).click();
   await page.getByText("Edited and approved", { exact: true }).first().waitFor();
   await ended(thread);
@@ -42,7 +48,7 @@ test("an edit as JSON goes through the same check", async () => {
   await page.goto(`${stage.url}/console/asks/${ask?.id}`);
   await page.getByRole("button", { name: "Edit" }).click();
   await page.getByRole("button", { name: "JSON" }).click();
-  const editor = page.getByRole("textbox", { name: "JSON" });
+  const editor = page.locator(".cm-content"); // not what stands in for it until it is loaded
   await editor.fill('{"order": "A-17", "amount": 0}');
   await page.getByText("must be at least 1").waitFor();
   await editor.fill('{"order": "A-17", "amount": 41');
@@ -101,6 +107,7 @@ test("nobody approves what they have not seen", async () => {
   await page.goto(`${stage.url}/console/asks/${ask?.id}`);
   await page.getByText("1 value is folded.").waitFor();
   await page.getByText('version: "2.0\\", \\"paid_by\\": \\"bob xxx').waitFor();
+  await seen(page);
   await page.keyboard.press("a");
   await page.getByText("1 value was folded").first().waitFor();
   expect(await page.getByText("1 value is folded.").count()).toBe(0);
@@ -128,9 +135,13 @@ test("the keyboard alone is enough", async () => {
   const current = () => page.locator("li[aria-current]").innerText();
   for (let i = 0; i < 20 && !(await current()).includes("first"); i++) await page.keyboard.press("j");
   expect(await current()).toContain("first");
-  await page.keyboard.press("a");
+  await seen(page);
+  await page.keyboard.down("a");
+  for (let i = 0; i < 5; i++) await page.keyboard.down("a"); // a key that is held decides once
+  await page.keyboard.up("a");
   await row("first").waitFor({ state: "detached" });
   await expect.poll(current).toContain("second");
+  await seen(page);
   await page.keyboard.press("r");
   await page.keyboard.type("not today");
   await page.keyboard.press("Control+Enter");
@@ -175,6 +186,10 @@ test("a rule is made where the tool permits it, and a response stands in for the
   await ended(thread);
   const again = await stage.run("desk", broken);
   await ended(again);
+  await page.goto(`${stage.url}/console/operations?tab=rules`);
+  await page.getByRole("button", { name: "Revoke the rule for refund" }).click();
+  await page.getByText("There are no rules").waitFor();
+  await stage.asks(await stage.run("desk", broken)); // it is asked about again
   const other = await stage.run("desk", "write to Ada");
   const [mail] = await stage.asks(other);
   await page.goto(`${stage.url}/console/asks/${mail?.id}`);

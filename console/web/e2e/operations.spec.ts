@@ -56,8 +56,9 @@ test("a session that has ended leads to the login, and from there back", async (
   const revoked = await fetch(`${stage.url}/v1/tokens/${id}`, { method: "DELETE", headers: { Authorization: `Bearer ${admin}` } });
   expect(revoked.status).toBe(204);
   await expect.poll(async () => (await me(leaving)).status).toBe(401);
+  await page.waitForURL(/\/login/); // what the page reads again is refused
   await page.reload();
-  await page.waitForURL(/\/login/);
+  expect(new URL(page.url()).searchParams.get("to")).toMatch(/^\/operations/);
   await page.getByLabel("Token").fill(admin);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.waitForURL(/\/operations\?tab=workers/);

@@ -15,8 +15,9 @@ setNonce(nonce);
 
 onSignedOut(() => {
   queryClient.removeQueries({ queryKey: keys.me() });
-  if (router.state.matches.some((match) => match.routeId === "/login")) return;
-  void router.navigate({ to: "/login", search: { to: router.state.location.href }, replace: true });
+  // Several requests may be refused before the login is shown.
+  if (router.matchRoutes(router.latestLocation).some((match) => match.routeId === "/login")) return;
+  void router.navigate({ to: "/login", search: { to: router.latestLocation.href }, replace: true });
 });
 
 /** A link of perdure dev may carry a token behind #. It becomes a session, and leaves the address. */

@@ -1,6 +1,7 @@
 import { type Input, type Output, Perdure, Problem, type Route, type Schemas } from "@perdure/client";
 import { apiPath } from "@/app/place";
 import { parseExact } from "@/lib/exact";
+import { learnTime } from "@/lib/time";
 
 export { Problem, type Schemas };
 
@@ -19,6 +20,7 @@ export const perdure = new Perdure({
   parse: parseExact,
   fetch: async (to, init) => {
     const response = await fetch(to, init);
+    learnTime(response.headers.get("Date"));
     if (response.status === 401) signedOut();
     return response;
   },

@@ -76,10 +76,13 @@ export function forgetDrafts() {
   others?.postMessage("forget");
 }
 
-/** Removes the drafts of everyone but the person who has signed in. */
-export const keepDraftsOf = (who: Person) => dropDrafts(who);
+/** Removes the drafts of everyone but the person who has signed in. Other tabs of this browser now act as that person too, and show it. */
+export function keepDraftsOf(who: Person) {
+  dropDrafts(who);
+  others?.postMessage("signed in");
+}
 
-if (others) others.onmessage = () => dropDrafts();
+if (others) others.onmessage = ({ data }) => (data === "forget" ? dropDrafts() : location.reload());
 
 const subscribe = (listener: () => void) => {
   listeners.add(listener);

@@ -14,7 +14,7 @@ import type { Fold } from "./fold";
 import { useAnswer } from "./mutations";
 import { Always } from "./Always";
 import { Provide } from "./Provide";
-import { ValueEditor, type ValueDraft } from "./ValueEditor";
+import { firstValue, ValueEditor, type ValueDraft, written } from "./ValueEditor";
 
 /** What someone has begun to answer. */
 interface Draft {
@@ -42,6 +42,18 @@ export function useMayAnswer(ask: Ask): boolean {
   return !ask.who?.length || ask.who.includes(me.subject) || !!me.groups?.some((group) => ask.who?.includes(`group:${group}`));
 }
 
+const look = 700; // ms
+
+/** Whether something has been in sight for a moment: a second click or key is not meant for what has taken the place of the first. */
+function useSeen(what: string): boolean {
+  const [seen, setSeen] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => setSeen(what), look);
+    return () => clearTimeout(timer);
+  }, [what]);
+  return seen === what;
+}
+
 interface AnswerOptions {
   /** Whether keys of the keyboard decide. */
   keys?: boolean;
@@ -59,8 +71,10 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const call = askedCall(ask);
   const only = decisions.length === 1 ? decisions[0] : undefined;
   const open = draft?.open ?? (only !== undefined && needsPanel(ask, only) ? only : undefined);
+  const value = (decision: string) => draft?.values?.[decision];
+  const seen = useSeen(`${ask.id} ${keys}`);
   const send = (decision: string, more: { value?: unknown; message?: string } = {}) => {
-    if (answer.isPending) return;
+    if (answer.isPending || !seen) return;
     answer.mutate(
       { ...(decision ? { decision } : {}), ...more },
       {
@@ -71,12 +85,22 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
       },
     );
   };
+  // Whether something was entered in the panel of a decision, which another one would drop.
+  const begun = (decision: string) => {
+    if (decision === "reject") return !!draft?.message;
+    const text = value(decision)?.text;
+    return text !== undefined && text !== written(firstValue(valueSchema(ask, decision) ?? undefined, decision === "edit" ? call?.args : undefined));
+  };
   const choose = (decision: string, toggle = true) => {
+    if (!seen) return;
     if (fold.folded && agrees.has(decision)) {
       fold.unfold();
       return say(`${many(fold.folded, "value was", "values were")} folded`, "Everything is shown now. Look at it, then decide.");
     }
-    if (!needsPanel(ask, decision)) return send(decision);
+    if (!needsPanel(ask, decision)) {
+      if (open !== undefined && begun(open)) return say("You have begun another answer", `Send it, or close it with ${verbOf(open)}, before you decide otherwise.`);
+      return send(decision);
+    }
     setWanted(true);
     setDraft((before) => ({ ...before, open: toggle && before?.open === decision ? undefined : decision }));
   };
@@ -84,7 +108,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
     !may || !keys
       ? {}
       : {
-          ...Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d], () => choose(d, false)])),
+          ...Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d], (event: KeyboardEvent) => !event.repeat && choose(d, false)])),
           ...(draft?.open !== undefined ? { Escape: () => setDraft((before) => ({ ...before, open: undefined })) } : {}),
         },
   );
@@ -93,7 +117,6 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
       buttons: <p className="text-soft">{ask.who?.length ? `Only ${ask.who.map(plain).join(", ")} may answer this.` : "Your token may look, but not answer."}</p>,
       panel: null,
     };
-  const value = (decision: string) => draft?.values?.[decision];
   const setValue = (decision: string) => (next: ValueDraft) => setDraft((before) => ({ ...before, open: decision, values: { ...before?.values, [decision]: next } }));
   const buttons = only === undefined && (
     <div role="group" aria-label="Decide" className="flex flex-wrap items-center gap-2">
@@ -113,7 +136,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
           icon={icons[decision]}
           aria-expanded={needsPanel(ask, decision) ? open === decision : undefined}
           busy={answer.isPending && answer.variables.decision === decision && "Sending …"}
-          disabled={answer.isPending}
+          disabled={answer.isPending || !seen}
           title={keys && keyOf[decision] ? `${verbOf(decision)} (${keyOf[decision]})` : undefined}
           onClick={() => choose(decision)}
         >
@@ -143,6 +166,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
           draft={value(open)}
           setDraft={setValue(open)}
           busy={answer.isPending}
+          disabled={!seen}
           verb={sendWord(open)}
           send={(v) => send(open, { value: v })}
         />

@@ -4,7 +4,7 @@ import { type ReactNode, useMemo, useState } from "react";
 import { useAsk, useMessages, useThread } from "@/api/queries";
 import { basePath } from "@/app/place";
 import { Conversation } from "@/chat/Conversation";
-import { type Ask, askedCall, closedText } from "@/lib/ask";
+import { type Ask, askedCall, askOfCall, closedText } from "@/lib/ask";
 import { conversation, decided } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { oneLine, plain, precise } from "@/lib/text";
@@ -160,6 +160,7 @@ function Before({ ask }: { ask: Ask }) {
   const { data: thread } = useThread(ask.thread);
   const [all, setAll] = useState(false);
   const call = askedCall(ask)?.call;
+  const others = thread?.runs?.flatMap((run) => run.asks ?? []).filter((one) => one.id !== ask.id) ?? [];
   const said = useMemo(() => {
     const said = conversation(messages.data?.messages ?? []);
     return ask.status === "open" ? said : decided(said, call, { decision: ask.answer?.decision, by: ask.answer?.by, expired: ask.status === "expired" });
@@ -173,7 +174,7 @@ function Before({ ask }: { ask: Ask }) {
           Show the {said.length - shown.length} messages before
         </Button>
       )}
-      <Conversation thread={ask.thread} said={shown} over={!!thread?.runs?.length && thread.runs.every((run) => ended(run.status))} asked={(one) => one.id === call && !one.result && ask.status === "open"} />
+      <Conversation thread={ask.thread} said={shown} over={!!thread?.runs?.length && thread.runs.every((run) => ended(run.status))} asked={(one) => !!askOfCall([ask, ...others], one)} />
     </Part>
   );
 }

@@ -1,5 +1,5 @@
 import { Check } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { parsed } from "@/lib/exact";
 import { blank, check, faultsText, type Schema } from "@/lib/schema";
 import { oneLine } from "@/lib/text";
@@ -24,17 +24,19 @@ interface ValueEditorProps {
   setDraft(draft: ValueDraft): void;
   verb: string;
   busy: boolean;
+  disabled?: boolean;
   send(value: unknown): void;
 }
 
 /** Enters a value by a form or as JSON, checks it against its schema, and shows what changes. */
 export function ValueEditor(props: ValueEditorProps) {
-  const { schema, before, choices = [], draft, setDraft, verb, busy, send } = props;
+  const { schema, before, choices = [], draft, setDraft, verb, busy, disabled, send } = props;
   const { value, setValue, view, text, faults, shown, setShown, setText, setView } = useValue(schema, before, draft, setDraft);
   const broken = view === "json" && value === undefined;
+  useEffect(() => void Code.preload(), []);
   const submit = () => {
     setShown(true);
-    if (!broken && faults.size === 0 && !busy) send(value);
+    if (!broken && faults.size === 0 && !busy && !disabled) send(value);
   };
   return (
     <div className="space-y-3" onKeyDownCapture={onSend(submit)}>
@@ -63,7 +65,7 @@ export function ValueEditor(props: ValueEditorProps) {
       <div className="flex flex-wrap items-center justify-end gap-3">
         {shown && faults.size > 0 && <p className="outside flex-1 text-bad">{oneLine(faultsText(faults))}</p>}
         <SendKeys />
-        <Button look="main" icon={<Check aria-hidden />} busy={busy && "Sending …"} disabled={broken} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
+        <Button look="main" icon={<Check aria-hidden />} busy={busy && "Sending …"} disabled={broken || disabled} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
           {verb}
         </Button>
       </div>
@@ -93,12 +95,18 @@ export const FaultList = ({ faults, broken }: { faults: ReadonlyMap<string, stri
   </ul>
 );
 
+/** The value that one begins with. */
+export const firstValue = (schema: Schema | undefined, before: unknown) => before ?? blank(schema, schema ?? {});
+
+/** A value as it is edited. */
+export const written = (value: unknown) => (value === undefined ? "" : JSON.stringify(value, null, 2));
+
 /** The value that a draft stands for, with its faults, and the ways to change it. */
 export function useValue(schema: Schema | undefined, before: unknown, draft: ValueDraft | undefined, setDraft: (draft: ValueDraft) => void) {
   const [shown, setShown] = useState(false);
-  const first = useMemo(() => before ?? blank(schema, schema ?? {}), [before, schema]);
+  const first = useMemo(() => firstValue(schema, before), [before, schema]);
   const view = draft?.view ?? "form";
-  const text = draft?.text ?? (first === undefined ? "" : JSON.stringify(first, null, 2));
+  const text = draft?.text ?? written(first);
   const [entered, setEntered] = useState<{ text: string; value: unknown }>();
   const value = entered?.text === text ? entered.value : draft?.text === undefined ? first : parsed(text);
   const faults = useMemo(() => check(schema, value), [schema, value]);
@@ -110,7 +118,7 @@ export function useValue(schema: Schema | undefined, before: unknown, draft: Val
     shown,
     setShown,
     setValue(next: unknown) {
-      const now = next === undefined ? "" : JSON.stringify(next, null, 2);
+      const now = written(next);
       setEntered({ text: now, value: next });
       setDraft({ ...draft, view, text: now });
     },

@@ -100,9 +100,9 @@ function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked"
       );
     if (over)
       return (
-        <Badge>
+        <Badge title="The run ended without a result of this call. Its problems say whether it may have acted.">
           <Ban aria-hidden />
-          not made
+          no result
         </Badge>
       );
     return (

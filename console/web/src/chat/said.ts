@@ -18,6 +18,8 @@ export type Heard = Rec & { at?: At };
 export interface CallView {
   id: string;
   name: string;
+  /** Where the call is in its run: the run's id and a path. */
+  path?: string;
   /** As the model wrote it: JSON, which may be cut off or wrong. */
   args: string;
   result?: { text: string; error: boolean; media: Schemas["Media"][] };
@@ -65,7 +67,8 @@ export function conversation(records: readonly Heard[], live: readonly LiveStep[
     for (const part of record.message.parts ?? []) {
       if (part.result) settle(open, record, part.result);
       else if (part.call) {
-        const call: CallView = { id: part.call.id, name: part.call.name, args: part.call.args ?? "" };
+        const path = `${record.id.slice(0, record.id.lastIndexOf("/"))}/${parts.filter((one) => one.kind === "call").length}-${part.call.name}`;
+        const call: CallView = { id: part.call.id, name: part.call.name, path, args: part.call.args ?? "" };
         open.set(callKey(record.agent, call.id), call);
         parts.push({ kind: "call", call });
       } else if (part.reasoning?.text) parts.push({ kind: "reasoning", text: part.reasoning.text });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Ask, askedCall, byThread, closedText, commonDecisions, decisionsOf, headingOf, tooLarge, valueSchema } from "./ask";
+import { type Ask, askedCall, askOfCall, byThread, closedText, commonDecisions, decisionsOf, headingOf, tooLarge, valueSchema } from "./ask";
 
 const ask = (more: Partial<Ask>): Ask => ({ id: "a", thread: "t", run: "r", path: "/p", status: "open", asked: "2026-01-02T00:00:00Z", ...more });
 const approval = ask({
@@ -26,6 +26,15 @@ test("only what needs no value can be decided for several", () => {
 test("what is too large to be seen at once is not approved among others", () => {
   const large = ask({ id: "large", data: { tool: "pay", args: { list: Array(2000).fill(1) } } });
   expect(tooLarge([approval, large, ask({ data: "x".repeat(30_000) })]).map((one) => one.id)).toEqual(["large", "a"]);
+});
+
+test("a call waits for the ask that names it, or is below it", () => {
+  const secret = ask({ id: "secret", path: "/a/turn-1/1-mail/provide", data: { credential: "smtp" } });
+  const asks = [ask({ ...approval, status: "answered" }), { ...approval, id: "b" }, secret];
+  expect(askOfCall(asks, { id: "c1" })?.id).toBe("b");
+  expect(askOfCall(asks, { id: "c1", result: {} })).toBeUndefined();
+  expect(askOfCall(asks, { id: "c2", path: "r/a/turn-1/1-mail" })?.id).toBe("secret");
+  expect(askOfCall(asks, { id: "c3", path: "r/a/turn-1/1-mai" })).toBeUndefined();
 });
 
 test("a closed ask says how it ended and by whom", () => {

@@ -22,9 +22,14 @@ export function askedCall(ask: Ask): AskedCall | undefined {
   return { agent: data.agent, tool: data.tool, call: data.call, args: data.args, description: data.description, ref: data.ref, allows: data.always?.allows };
 }
 
-/** The ask for which a call waits. */
-export function askOfCall(asks: readonly Ask[], call: { id: string; result?: unknown }): Ask | undefined {
-  return call.result ? undefined : asks.find((ask) => ask.status === "open" && askedCall(ask)?.call === call.id);
+/** The ask for which a call waits: one that names it, or one below it, such as that for a credential. */
+export function askOfCall(asks: readonly Ask[], call: { id: string; path?: string; result?: unknown }): Ask | undefined {
+  if (call.result) return undefined;
+  const below = (ask: Ask) => call.path !== undefined && `${ask.run}${ask.path}`.startsWith(`${call.path}/`);
+  return asks.find((ask) => {
+    const named = askedCall(ask)?.call;
+    return ask.status === "open" && (named ? named === call.id : below(ask));
+  });
 }
 
 /** The decisions of an ask in the order of its buttons. "" stands for an answer without one. */

@@ -9,6 +9,10 @@ test("a change of one member is one line removed and one added", () => {
   ]);
 });
 
+test("a line that others follow is the same line", () => {
+  expect(lineDiff("one\ntwo", "one\ntwo\nthree").map((l) => `${l.kind} ${l.text}`)).toEqual(["same one", "same two", "added three"]);
+});
+
 test("what did not change is left out but for its surroundings", () => {
   const text = Array.from({ length: 20 }, (_, i) => `line ${i}`);
   const shown = withContext(lineDiff(text.join("\n"), text.with(10, "other").join("\n")), 1);

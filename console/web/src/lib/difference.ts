@@ -8,6 +8,8 @@ export interface DiffLine {
 /** The lines of two texts, with what was added and removed. */
 export function lineDiff(before: string, after: string): DiffLine[] {
   const lines: DiffLine[] = [];
+  // A last line without an end is the same line if others follow it.
+  if (before && after && !before.endsWith("\n") && !after.endsWith("\n")) return lineDiff(`${before}\n`, `${after}\n`);
   for (const part of diffLines(before, after, { stripTrailingCr: true })) {
     const kind = part.added ? "added" : part.removed ? "removed" : "same";
     for (const text of part.value.replace(/\n$/, "").split("\n")) lines.push({ kind, text });

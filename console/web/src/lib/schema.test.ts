@@ -31,6 +31,12 @@ test("faults say where and what", () => {
   expect(at(undefined)).toEqual({ "": "is needed" });
 });
 
+test("members may be called what every object has", () => {
+  const schema: Schema = { type: "object", properties: { toString: { type: "integer" }, constructor: { type: "string" }, n: { type: "integer" } }, required: ["constructor"] };
+  expect(Object.fromEntries(check(schema, { n: 1.5 }))).toEqual({ "/constructor": "is needed", "/n": "must be a whole number" });
+  expect(check(schema, { constructor: "x" }).size).toBe(0);
+});
+
 test("kinds follow references and options with null", () => {
   const kind = (name: string) => kindOf(plainSchema(refund.properties?.[name], refund));
   expect(["order", "amount", "tags", "how", "who", "note"].map(kind)).toEqual(["text", "integer", "list", "choice", "object", "text"]);

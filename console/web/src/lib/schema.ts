@@ -107,7 +107,7 @@ export function check(schema: Schema | undefined, value: unknown): Faults {
   if (!schema || faults.size) return faults;
   let found: { keyword: string; instanceLocation: string; error: string }[];
   try {
-    found = new Validator(schema as Checked, "2020-12", false).validate(JSON.parse(JSON.stringify(value))).errors;
+    found = new Validator(schema as Checked, "2020-12", false).validate(JSON.parse(JSON.stringify(value), bare)).errors;
   } catch {
     return faults; // a schema that is not one; the server decides
   }
@@ -124,6 +124,9 @@ export function check(schema: Schema | undefined, value: unknown): Faults {
   if (!faults.size && found[0]) faults.set("", "does not fit");
   return faults;
 }
+
+/** Objects have the members that were written only, not those that every object of the language has, such as toString. */
+const bare = (_: string, value: unknown) => (value !== null && typeof value === "object" && !Array.isArray(value) ? Object.setPrototypeOf(value, null) : value);
 
 const outer = new Set(["properties", "items", "prefixItems", "additionalProperties", "$ref", "allOf", "patternProperties", "false"]);
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { age, clock, duration, relative } from "./time";
+import { age, clock, duration, learnTime, relative, serverNow } from "./time";
 
 test("durations have one or two units", () => {
   const ms = [0, 0.095, 7, 999, 1000, 9949, 59_999, 60_000, 80_000, 3_599_999, 3_600_000, 11_100_000, 2 * 86_400_000, 90_000_000];
@@ -15,4 +15,14 @@ test("a clock shows the date on other days only", () => {
   const noon = new Date(2026, 0, 2, 12, 0, 5).getTime();
   expect(clock(noon, noon + 1000)).toBe("12:00:05");
   expect(clock(noon, noon + 2 * 86_400_000)).toBe("2026-01-02 12:00:05");
+});
+
+test("a clock that is wrong by more than seconds is not believed", () => {
+  const hours = (ms: number) => Math.round((ms - Date.now()) / 3_600_000);
+  learnTime(new Date(Date.now() + 3 * 3_600_000).toUTCString());
+  expect(hours(serverNow())).toBe(3);
+  learnTime(null); // what says nothing changes nothing
+  expect(hours(serverNow())).toBe(3);
+  learnTime(new Date().toUTCString());
+  expect(hours(serverNow())).toBe(0);
 });

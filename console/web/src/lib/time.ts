@@ -3,6 +3,17 @@ const minute = 60 * second;
 const hour = 60 * minute;
 const day = 24 * hour;
 
+let ahead = 0;
+
+/** Learns the server's time from the header Date of a response. A few seconds make no difference. */
+export function learnTime(date: string | null) {
+  const off = Date.parse(date ?? "") - Date.now();
+  if (!Number.isNaN(off)) ahead = Math.abs(off) < 5 * second ? 0 : off;
+}
+
+/** The time now by the server's clock, which all times that are shown are of. */
+export const serverNow = () => Date.now() + ahead;
+
 /** A length of time in one or two units: 340 ms, 2.4 s, 1m 20s, 3h 5m, 2d. */
 export function duration(ms: number): string {
   if (ms < 0) return `-${duration(-ms)}`;

@@ -47,7 +47,7 @@ function Members({ schema, root, value, onChange, faults, at }: Omit<EntryProps,
           root={root}
           name={name}
           at={`${at}/${pointer(name)}`}
-          value={members[name]}
+          value={Object.hasOwn(members, name) ? members[name] : undefined}
           onChange={(next) => set(name, next)}
           faults={faults}
           needed={schema.required?.includes(name)}

@@ -1,14 +1,14 @@
 import { useSyncExternalStore } from "react";
-import { duration, exact, relative } from "@/lib/time";
+import { duration, exact, relative, serverNow } from "@/lib/time";
 
-let now = Date.now();
+let now = serverNow();
 const listeners = new Set<() => void>();
 let timer: ReturnType<typeof setInterval> | undefined;
 
 function subscribe(listener: () => void) {
   listeners.add(listener);
   timer ??= setInterval(() => {
-    now = Date.now();
+    now = serverNow();
     for (const tell of listeners) tell();
   }, 1000);
   return () => {
@@ -21,7 +21,7 @@ function subscribe(listener: () => void) {
 }
 
 /** The time now, to the second. One clock serves the whole page. */
-export const useNow = () => useSyncExternalStore(subscribe, () => (timer ? now : (now = Math.floor(Date.now() / 1000) * 1000)));
+export const useNow = () => useSyncExternalStore(subscribe, () => (timer ? now : (now = Math.floor(serverNow() / 1000) * 1000)));
 
 /** A time relative to now; the exact one on hover. */
 export function Time({ at, className }: { at: string; className?: string }) {

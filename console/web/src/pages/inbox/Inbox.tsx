@@ -78,7 +78,7 @@ export default function Inbox() {
       {asks.isPending && <Loading what="what waits for a person" />}
       {asks.data?.damage?.map((text) => <Failed key={text} error={new Error(text)} />)}
       {asks.data && open.length === 0 && !search.ask && (
-        <Empty icon={<Icon aria-hidden />} title={search.mine === "true" ? "Nothing waits for you" : "Nothing waits for a person"} command={'perdure run procurement "@invoice"'}>
+        <Empty icon={<Icon aria-hidden />} title={search.mine === "true" ? "Nothing waits for you" : "Nothing waits for a person"} command={"printf 'Supplier: S-204\\nItem: 40 chairs\\nTotal: 4800 EUR\\n' | perdure run procurement -"}>
           Questions and approvals of all threads appear here at once. This command starts a flow that asks.
         </Empty>
       )}

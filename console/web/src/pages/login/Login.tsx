@@ -12,7 +12,8 @@ import { Panel } from "@/ui/Table";
 /** A path of this console to return to; anything else is ignored. */
 function returnPath(to: string | undefined): string {
   if (!to?.startsWith("/") || to.startsWith("//")) return "/threads";
-  return to.startsWith(`${basePath}/`) ? to.slice(basePath.length) : to;
+  const path = to.startsWith(`${basePath}/`) ? to.slice(basePath.length) : to;
+  return /^\/login(\?|$)/.test(path) ? "/threads" : path;
 }
 
 export default function Login() {

@@ -42,7 +42,7 @@ export function BulkJobs() {
     <>
       {jobs.length === 0 ? (
         <>
-          <Empty icon={<Layers aria-hidden />} title="There are no bulk jobs" command="perdure bulk retry --status failed --plan">
+          <Empty icon={<Layers aria-hidden />} title="There are no bulk jobs" command="perdure bulk retry --status failed --dry-run">
             A job cancels, retries, archives, exports or erases all threads that a filter selects. Jobs of the last 30 days appear here.
           </Empty>
           <div className="flex justify-center">{begin}</div>

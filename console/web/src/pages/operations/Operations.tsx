@@ -8,6 +8,7 @@ import { Archive } from "./Archive";
 import { BulkJobs } from "./Bulk";
 import { useTrouble } from "./queries";
 import { Retention } from "./Retention";
+import { Rules } from "./Rules";
 import { Schedules } from "./Schedules";
 import { Tokens } from "./Tokens";
 import { Trouble } from "./Trouble";
@@ -33,6 +34,7 @@ export default function Operations() {
     { id: "schedules", label: "Schedules" },
     { id: "bulk", label: "Bulk jobs" },
     { id: "archive", label: "Archive and audit" },
+    { id: "rules", label: "Rules" },
     ...(admin && !limited ? [{ id: "tokens", label: "Tokens" }] : []),
   ];
   const shown = tabs.some((one) => one.id === tab) ? tab : "trouble";
@@ -68,6 +70,9 @@ export default function Operations() {
         </TabPanel>
         <TabPanel id="archive" className={inside}>
           <Archive />
+        </TabPanel>
+        <TabPanel id="rules" className={inside}>
+          <Rules />
         </TabPanel>
         <TabPanel id="tokens" className={inside}>
           <Tokens />

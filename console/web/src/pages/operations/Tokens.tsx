@@ -150,7 +150,7 @@ function CreateDialog({ onClose }: { onClose(): void }) {
     return (
       <Dialog
         open
-        onClose={onClose}
+        onClose={() => {}} // only by the button: it is not shown again
         title="The token is there"
         about="Copy it now. It is shown only here, and the server does not keep it."
         actions={

@@ -16,6 +16,7 @@ export const opsKeys = {
   schedules: () => ["operations", "schedules"] as const,
   bulk: () => ["operations", "bulk"] as const,
   archived: () => ["operations", "archived"] as const,
+  rules: () => ["operations", "rules"] as const,
   tokens: () => ["operations", "tokens"] as const,
 };
 
@@ -85,6 +86,8 @@ export const useBulk = () =>
   });
 
 export const moving = (job: Schemas["Bulk"]) => job.ended === undefined && job.state !== "stopped";
+
+export const useRules = () => useQuery({ queryKey: opsKeys.rules(), queryFn: () => api.get("/v1/rules") });
 
 export const useTokens = (allowed: boolean) => useQuery({ queryKey: opsKeys.tokens(), queryFn: () => api.get("/v1/tokens"), enabled: allowed });
 

@@ -75,7 +75,8 @@ export function Header({ thread, run, onRun }: Props) {
             child of {shortId(thread.parent.thread)}
           </Link>
         )}
-        {thread.fork && (
+        {thread.import && <span>imported</span>}
+        {thread.fork && !thread.import && (
           <Link to="/threads/$thread" params={{ thread: thread.fork.thread }} className="flex items-center gap-1 text-accent hover:underline">
             <GitFork aria-hidden className="size-3.5" />
             forked from {shortId(thread.fork.thread)} at {thread.fork.seq}

@@ -3,7 +3,7 @@ import { History, Terminal, X } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
 import { cliOf, curlOf } from "@/lib/commands";
 import { shortId } from "@/lib/text";
-import { clock, duration, exact } from "@/lib/time";
+import { clock, duration, exact, serverNow } from "@/lib/time";
 import type { Event, Span } from "@/lib/timeline";
 import { Button, buttonClass } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
@@ -95,7 +95,7 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
       <div className="flex items-center gap-2">
         <Badge tone={event.error ? "bad" : "idle"}>{event.kind}</Badge>
         <span className="text-xs text-faint tabular-nums">
-          #{event.seq} at {clock(Date.parse(event.time), Date.now())}
+          #{event.seq} at {clock(Date.parse(event.time), serverNow())}
           {event.took_us !== undefined && `, ${duration(event.took_us / 1000)}`}
         </span>
         <span className="ml-auto flex">

@@ -5,6 +5,7 @@ import { useHotkeys } from "@/app/hotkeys";
 import { heard as heardIn } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { oneLine } from "@/lib/text";
+import { serverNow } from "@/lib/time";
 import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
 import { SidePanel } from "@/ui/SidePanel";
@@ -126,5 +127,5 @@ function useTimes(log: ReturnType<typeof useThreadLog>, run: string, still: bool
   const now = useNow();
   const paths = log.live.map((step) => step.path).join("\n");
   const clock = still ? 0 : now;
-  return useMemo(() => timelineOf(log.events, run, Date.now(), paths ? paths.split("\n") : []), [log.events, run, paths, clock]);
+  return useMemo(() => timelineOf(log.events, run, serverNow(), paths ? paths.split("\n") : []), [log.events, run, paths, clock]);
 }

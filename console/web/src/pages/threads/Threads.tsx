@@ -16,8 +16,9 @@ function useFilter(): [ThreadFilter, (change: Partial<ThreadFilter>) => void] {
   const navigate = useNavigate();
   const { q = "", status = "", flow = "", user = "" } = said;
   const filter = useMemo(() => ({ q, status, flow, user }), [q, status, flow, user]);
+  // What was chosen is a place that one can go back to; what was typed changes the place.
   const change = useCallback(
-    (change: Partial<ThreadFilter>) => void navigate({ to: "/threads", search: { ...filter, ...change }, replace: true }),
+    (change: Partial<ThreadFilter>) => void navigate({ to: "/threads", search: { ...filter, ...change }, replace: change.status === undefined && change.flow === undefined }),
     [navigate, filter],
   );
   return [filter, change];

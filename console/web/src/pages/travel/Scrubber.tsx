@@ -5,7 +5,7 @@ import { cx } from "@/lib/cx";
 import { type Entry, entryText, type Mark } from "@/lib/journal";
 import type { Tone } from "@/lib/status";
 import { count, oneLine } from "@/lib/text";
-import { clock, duration } from "@/lib/time";
+import { clock, duration, serverNow } from "@/lib/time";
 import { Button } from "@/ui/Button";
 import { toneText } from "@/ui/Status";
 
@@ -79,7 +79,7 @@ export function Scrubber({ entries, marks, at, and, onMove, onCompare, actions }
             <span className="font-medium">{here.kind}</span>
             <bdi className="truncate font-mono text-xs text-soft">{oneLine(entryText(here), 200)}</bdi>
             <span className="shrink-0 text-xs text-faint tabular-nums" title={here.time}>
-              {clock(Date.parse(here.time), Date.now())}
+              {clock(Date.parse(here.time), serverNow())}
               {first && at > 1 && <span className="max-sm:hidden"> · {duration(Date.parse(here.time) - Date.parse(first.time))} after the first</span>}
             </span>
           </span>
