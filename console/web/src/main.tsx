@@ -5,7 +5,7 @@ import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut, signIn } from "./api/client";
-import { keys, queryClient } from "./api/queries";
+import { keys, queryClient, threadQuery } from "./api/queries";
 import { keepDraftsOf } from "./app/draft";
 import { nonce } from "./app/place";
 import { router } from "./app/router";
@@ -28,18 +28,19 @@ async function takeToken() {
   await signIn(token).then(keepDraftsOf, () => {}); // then the page asks for one
 }
 
-/** Loads the file of the page that is opened while the server says who asks. */
+/** Loads the file of the page that is opened, and the thread that it shows, while the server says who asks. */
 function loadPage() {
   for (const match of router.matchRoutes(router.latestLocation)) {
     const { component } = router.routesById[match.routeId as keyof typeof router.routesById].options;
     void component?.preload?.();
+    if (match.routeId === "/shell/threads/$thread") void queryClient.prefetchQuery(threadQuery(match.params.thread));
   }
 }
 
 const page = document.getElementById("root");
 if (page) {
-  loadPage();
   await takeToken();
+  loadPage();
   createRoot(page).render(
     <StrictMode>
       <QueryClientProvider client={queryClient}>

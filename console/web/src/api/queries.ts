@@ -62,8 +62,9 @@ export const useMessages = (thread: string) =>
   useQuery({ queryKey: keys.messages(thread), queryFn: () => api.get("/v1/threads/{thread}/messages", { path: { thread } }) });
 
 /** A thread, read again now and then: why it does not move may change without an event. */
-export const useThread = (thread: string) =>
-  useQuery({ queryKey: keys.thread(thread), queryFn: () => api.get("/v1/threads/{thread}", { path: { thread } }), refetchInterval: 15_000 });
+export const useThread = (thread: string) => useQuery({ ...threadQuery(thread), refetchInterval: 15_000 });
+
+export const threadQuery = (thread: string) => ({ queryKey: keys.thread(thread), queryFn: () => api.get("/v1/threads/{thread}", { path: { thread } }) });
 
 export const usePostmortem = (thread: string, run: string) =>
   useQuery({
