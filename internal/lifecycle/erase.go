@@ -84,6 +84,7 @@ type eraser struct {
 	depth     int
 	finishing bool
 	closed    store.Version // of the gate, if this eraser closed it
+	at        uint64        // the sequence of the thread that the gate is closed at; 0: at any
 	archiving bool          // it leaves the thread in the archive
 	archived  bool          // the thread went there, whatever was asked for
 	byName    bool          // nobody knows its id: the gate and the archive's cell lead to it
@@ -93,6 +94,7 @@ type eraser struct {
 const (
 	mostDepth = 1000 // of forks of forks and children of children
 	mostTries = 100  // while others keep forking and spawning
+	mostMoves = 10   // while runs go on
 )
 
 // thread erases everything of a thread except its gate and the cell that leads
@@ -125,6 +127,7 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		if err := fault.CheckSeq(o.Thread, e.id, e.note.IfSeq); err != nil {
 			return err
 		}
+		e.at = o.Thread.Seq
 		if err := e.close(ctx, o, idCell); err != nil {
 			return err
 		}
@@ -132,7 +135,7 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 			return err
 		}
 	}
-	if o, err = e.fence(ctx, name); err != nil {
+	if o, err = e.fenceWhereItIs(ctx, name, idCell); err != nil {
 		return errors.Join(err, e.reopen(ctx, name, err))
 	}
 	if e.archived = o != nil && o.Thread.Archived; e.archived {
@@ -195,9 +198,13 @@ const archivedCell = "archived"
 // that says that it was archived. As long as the last of them exists, it leads
 // whoever comes next to what is left to do.
 func (e *eraser) last(ctx context.Context, name string, keys ...string) error {
+	certain := len(keys) - 1
+	if keys[certain] == archivedCell { // most threads have none, and then nothing would lead here
+		certain--
+	}
 	for i, key := range keys {
 		var err error
-		if i == len(keys)-1 { // workers need not come back for one cell
+		if i == certain { // workers need not come back for what is left then
 			err = e.life.threads.Remove(ctx, threads.LeavingKey(name), "")
 		}
 		if err != nil {
@@ -240,9 +247,12 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 		if err != nil {
 			return err
 		}
+		if idCell == "" && threads.IsClosed(gate) { // whoever closed it before knew the id
+			_, idCell, _ = strings.Cut(string(gate.Value), " ")
+		}
 		mark := threads.ClosedGate
-		if e.note.IfSeq != 0 {
-			mark = threads.ClosedIf + strconv.FormatUint(e.note.IfSeq, 10)
+		if e.at != 0 {
+			mark = threads.ClosedIf + strconv.FormatUint(e.at, 10)
 		}
 		switch err := e.dependents(ctx, o); {
 		case errors.Is(err, errBegun):
@@ -257,6 +267,30 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 		}
 	}
 	return fmt.Errorf("%w: it keeps being forked or spawning children", fault.ErrPinned)
+}
+
+// fenceWhereItIs fences a thread. Its gate is closed only as long as the thread does not
+// move on, so that one whose erase was cut off here can fork and spawn again. One that has
+// moved on is closed again; after some tries, wherever it is.
+func (e *eraser) fenceWhereItIs(ctx context.Context, name, idCell string) (*threads.Opened, error) {
+	for try := range mostMoves {
+		o, err := e.fence(ctx, name)
+		if !errors.Is(err, fault.ErrStale) || e.note.IfSeq != 0 {
+			return o, err
+		}
+		switch o, err = e.life.threads.Read(ctx, name); {
+		case err == nil, errors.Is(err, fault.ErrCorrupt):
+			if e.at = o.Thread.Seq; try == mostMoves-2 {
+				e.at = 0
+			}
+			if err := e.close(ctx, o, idCell); err != nil {
+				return nil, errors.Join(err, e.life.threads.StaysAfterAll(ctx, name))
+			}
+		case !errors.Is(err, fault.ErrErased):
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: it keeps moving on", fault.ErrBusy)
 }
 
 // reopen opens the gate of a thread that was not erased because it has
@@ -375,7 +409,7 @@ func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error
 		b.Name = journal.ToArchive
 	}
 	o, _, err := e.life.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		return []threads.Line{{Kind: journal.Erased, Body: b}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)
+		return []threads.Line{{Kind: journal.Erased, Body: b}}, nil, fault.CheckSeq(t, e.id, e.at)
 	})
 	switch {
 	case errors.Is(err, store.ErrDropped):

@@ -348,7 +348,7 @@ type idFirst struct{ store.Store }
 func (s idFirst) Unwrap() store.Store { return s.Store }
 
 func (s idFirst) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	if _, id, ok := strings.Cut(string(value), "erased "); ok && strings.HasPrefix(key, "gate/") {
+	if mark, id, ok := strings.Cut(string(value), " "); ok && strings.HasPrefix(key, "gate/") && strings.HasPrefix(mark, "erased") {
 		cell, err := s.Get(ctx, id)
 		if err == nil {
 			err = s.Delete(ctx, id, cell.Version)
