@@ -180,6 +180,9 @@ func (e *Eraser) pass(ctx context.Context, o *order, n lifecycle.Note) (found in
 	failed := []error{schedule.Forget(ctx, e.tenant, of, note(Schedules))} // first, since they start threads
 	for _, name := range names {
 		err := e.life.EraseNamed(ctx, name, n)
+		if err == nil {
+			err = e.tenant.Unlist(ctx, o.Mine, name)
+		}
 		if ctx.Err() != nil {
 			return found, err
 		}

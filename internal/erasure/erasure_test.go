@@ -200,6 +200,9 @@ func dieErasing(t *testing.T, s store.Store, p archive.Place, plan faulty.Plan, 
 	return err != nil
 }
 
+// bases are stores with batches and without.
+var bases = map[string]func() store.Store{"batches": func() store.Store { return memstore.New() }, "plain": func() store.Store { return kit.Plain(memstore.New()) }}
+
 // An erase of a user that dies at any write is finished by another one, or by a rebuild,
 // which does not know the user. Then nothing is left, and the receipt has everything.
 func TestUserEraseThatWasCutOffIsFinished(t *testing.T) {
@@ -213,7 +216,6 @@ func TestUserEraseThatWasCutOffIsFinished(t *testing.T) {
 			}
 		},
 	}
-	bases := map[string]func() store.Store{"batches": func() store.Store { return memstore.New() }, "plain": func() store.Store { return kit.Plain(memstore.New()) }}
 	for name, finish := range then {
 		for base, create := range bases {
 			kit.Bubble(t, name+" "+base, func(t *testing.T) {
@@ -246,6 +248,41 @@ func TestUserEraseThatWasCutOffIsFinished(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A start that dies before its first entry may leave cells that lead from the user to no
+// thread, if it has more metadata than a batch can write.
+func TestEraseUserAfterAStartThatDied(t *testing.T) {
+	metadata := map[string]string{}
+	for n := range 20 {
+		metadata[fmt.Sprint("key", n)] = "value"
+	}
+	for base, create := range bases {
+		kit.Bubble(t, base, func(t *testing.T) {
+			unseen := 0
+			for n, dies := 1, true; dies; n++ {
+				s := create()
+				ctx, cancel := context.WithCancel(t.Context())
+				dying := faulty.New(s, faulty.AtWrite(n, faulty.CrashAfter))
+				dying.OnCrash(cancel)
+				rt, err := perdure.New(ctx, dying, perdure.Options{Version: "test"}, flows()...)
+				if err == nil {
+					_, err = rt.Start(ctx, perdure.StartRequest{Flow: "echo", Thread: "t", User: "ada", Metadata: metadata})
+				}
+				dies = err != nil
+				cancel()
+				k := kit.New(t, s, perdure.Options{}, flows()...)
+				if _, err := k.Get(t.Context(), "t"); errors.Is(err, perdure.ErrNoThread) {
+					unseen++
+				}
+				_, err = k.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
+				kit.NoErr(t, err)
+			}
+			if unseen < 2 {
+				t.Errorf("only %d starts died before they had begun", unseen)
+			}
+		})
 	}
 }
 

@@ -93,6 +93,13 @@ func (r *Tenant) Names(ctx context.Context, m Mine) ([]string, error) {
 	return names, nil
 }
 
+// Unlist removes what leads from a user to a thread that is erased. The summary tells
+// of that cell, but a start that died may have written the cell and no summary.
+func (r *Tenant) Unlist(ctx context.Context, m Mine, name string) error {
+	_, incarnation, _ := strings.Cut(name, ".")
+	return r.All.unindex(ctx, []string{m.Facet + newestFirst(incarnation)})
+}
+
 // keys returns the keys of all intact cells with a prefix.
 func (c *Threads) keys(ctx context.Context, prefix string) (keys []string, err error) {
 	for cell, err := range c.Store.List(ctx, prefix, "") {
