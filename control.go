@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -121,7 +122,8 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n Note, do fu
 }
 
 // SetMetadata changes a thread's title, unless title is nil, and its metadata; an
-// empty value removes a key.
+// empty value removes a key. Keys that begin with perdure. are the runtime's own: they
+// may be sent back as they were read.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
 	if err := n.check(); err != nil {
 		return err
@@ -131,17 +133,22 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 			return err
 		}
 	}
-	if err := fault.CheckMetadata(metadata); err != nil {
+	if err := fault.CheckMetadataSize(metadata); err != nil {
 		return err
 	}
 	_, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		if title == nil && len(metadata) == 0 {
+		changes := maps.Clone(metadata)
+		maps.DeleteFunc(changes, func(k, v string) bool { return fault.IsOwnMetadata(k) && v == t.Meta[k] })
+		if err := fault.CheckMetadata(changes); err != nil {
+			return nil, nil, err
+		}
+		if title == nil && len(changes) == 0 {
 			return nil, nil, threads.ErrNothing
 		}
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil
+		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Title: title, Meta: changes, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	return err
 }

@@ -328,13 +328,16 @@ const SeenKey = "perdure.seen"
 // ownMetadata begins the keys of metadata that only the runtime writes.
 const ownMetadata = "perdure."
 
+// IsOwnMetadata reports whether a key of metadata is the runtime's own.
+func IsOwnMetadata(key string) bool { return strings.HasPrefix(key, ownMetadata) }
+
 // CheckMetadata refuses metadata that is too long or not UTF-8, or the runtime's own.
 func CheckMetadata(metadata map[string]string) error {
 	for k := range metadata {
 		switch {
 		case k == SeenKey:
 			return fmt.Errorf("%w: the metadata %s is the runtime's own; say that a failure was seen with MarkSeen, or perdure seen", ErrInvalid, SeenKey)
-		case strings.HasPrefix(k, ownMetadata):
+		case IsOwnMetadata(k):
 			return fmt.Errorf("%w: the metadata %.100q is the runtime's own; use a key that does not begin with %s", ErrInvalid, k, ownMetadata)
 		}
 	}

@@ -124,6 +124,13 @@ func TestControl(t *testing.T) {
 		if run.ID != again.ID || run.Thread != again.Thread {
 			t.Error("the same key gave two runs")
 		}
+		// Metadata may be sent back as it was read, and only so.
+		th, err := ada.Get(ctx, run.Thread)
+		kit.NoErr(t, err)
+		th.Metadata["mine"] = "1"
+		kit.NoErr(t, ada.SetMetadata(ctx, run.Thread, nil, th.Metadata, perdure.Note{}))
+		kit.WantErr(t, "the runtime's own", ada.SetMetadata(ctx, run.Thread, nil, map[string]string{"perdure.schedule": "z"}, perdure.Note{}), perdure.ErrInvalid)
+		kit.WantErr(t, "the runtime's own, removed", ada.SetMetadata(ctx, run.Thread, nil, map[string]string{"perdure.schedule": ""}, perdure.Note{}), perdure.ErrInvalid)
 		time.Sleep(3 * time.Minute)
 		_, err = ada.ResumeSchedule(ctx, "s")
 		kit.NoErr(t, err)
