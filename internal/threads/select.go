@@ -257,7 +257,21 @@ func (r *Tenant) summaryAt(ctx context.Context, key string, known map[string]sto
 	if !got.there && c.outdated(name, *s, key, number) { // whoever was to remove it has died, or is about to
 		got.err = c.unindex(ctx, []string{key})
 	}
+	if got.there && Self(name) != name {
+		back, err := c.isBack(ctx, name)
+		got.there, got.err = back, err
+	}
 	return got
+}
+
+// isBack reports whether a thread that has the name of a restored one is restored: its
+// summary is written before that is decided.
+func (c *Threads) isBack(ctx context.Context, name string) (bool, error) {
+	a, _, err := c.ReadArchived(ctx, name)
+	if IsDamage(err) {
+		return true, nil
+	}
+	return a == nil || a.State != Restoring || a.Name != name, err
 }
 
 // reindex writes the summary of a thread anew, with its cells in the index, and

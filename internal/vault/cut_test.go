@@ -265,7 +265,10 @@ func TestRestoreCutOff(t *testing.T) {
 	for name, then := range then {
 		t.Run(name, func(t *testing.T) {
 			sweep(t, 8, prepare, restoreF, func(t *testing.T, rt *perdure.Runtime, s store.Store, p *place, files map[string]string) {
-				whole(t, rt, "f", files["f"])
+				there := whole(t, rt, "f", files["f"])
+				if here, away := listed(t, rt, "f"); here+away != 1 || there != (here == 1) {
+					t.Errorf("it is in %d lists of threads and %d of the archive, and Get finds it: %v", here, away, there)
+				}
 				then(t, rt)
 				if name != "Erase" {
 					mustRestore(t, rt, "f")
