@@ -50,7 +50,7 @@ func (s *sendFlags) open(ctx context.Context, a *app) (*sending, error) {
 	case telemetry.Open == nil:
 		return &sending{log: log}, nil
 	}
-	t, err := telemetry.Open(ctx, telemetry.Options{URL: s.url, Service: a.program(), Version: version(), Content: s.content, Logger: log})
+	t, err := telemetry.Open(ctx, telemetry.Options{URL: s.url, Service: a.shellName(), Version: version(), Content: s.content, Logger: log})
 	if err != nil {
 		return nil, exit.Usage(err)
 	}

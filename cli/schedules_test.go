@@ -14,7 +14,7 @@ func TestScheduleCommands(t *testing.T) {
 		p.run("", "schedules", "add", "tea", "echo", "tea", "--cron", "0 16 * * *", "--zone", "Europe/London", "--metadata", "kind=drink").
 			want(exit.OK, "schedule tea: flow echo, 0 16 * * * Europe/London, active", "next:", " 16:00:00 ")
 		p.run("", "schedules", "add", "tea", "echo", "tea", "--cron", "0 16 * *").want(exit.BadUsage, "4 fields instead of 5")
-		p.run("", "schedules", "add", "tea", "none", "--every", "5m").want(exit.Failed, "unknown flow")
+		p.run("", "schedules", "add", "tea", "none", "--every", "5m").want(exit.NotFound, "unknown flow")
 		p.run("", "schedules", "add", "milk", "echo", "milk", "--every", "1d", "--overlap", "queue", "--catch-up", "all").want(exit.OK, "every 1d", "overlapping ones: queue")
 		p.run("", "schedules", "list").want(exit.OK, "milk", "every 1d", "tea", "active")
 		p.run("", "schedules", "next", "tea", "--limit", "3").want(exit.OK, "T16:00:00")

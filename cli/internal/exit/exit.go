@@ -53,6 +53,7 @@ func Code(err error) int {
 	var dial *net.OpError
 	var garbled *safe.NotUTF8Error
 	var request *url.Error
+	var gateway interface{ Away() bool } // see client: one that does not reach the server
 	switch {
 	case err == nil:
 		return OK
@@ -65,12 +66,16 @@ func Code(err error) int {
 	case errors.As(err, &p):
 	case errors.As(err, &dial), errors.As(err, &request): // not net.Error: a full disk is one too
 		return Unavailable
+	case errors.As(err, &gateway) && gateway.Away():
+		return Unavailable
 	default:
 		p = api.ProblemOf(err)
 	}
 	switch {
 	case p.Kind() == "quota" && p.Retry == 0, p.Kind() == "unsealed", p.Kind() == "key": // it does not help to try again
 		return Failed
+	case p.Kind() == "no-flow":
+		return NotFound
 	}
 	switch p.Status {
 	case http.StatusNotFound, http.StatusGone:

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/store"
 )
 
@@ -18,6 +21,7 @@ func TestCodes(t *testing.T) {
 		errors.New("x"):             Failed,
 		context.Canceled:            Interrupted,
 		perdure.ErrNoThread:         NotFound,
+		perdure.ErrNoFlow:           NotFound,
 		perdure.ErrAnswered:         Conflict,
 		perdure.ErrNothingToDo:      Conflict,
 		credentials.ErrUnsealed:     Failed,
@@ -35,5 +39,17 @@ func TestCodes(t *testing.T) {
 		if p := api.ProblemOf(err); want != Interrupted && want != BadUsage && Code(p) != want {
 			t.Errorf("from a server, %v: %d, want %d", p, Code(p), want)
 		}
+	}
+}
+
+func TestCodeOfAGateway(t *testing.T) {
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no upstream", http.StatusBadGateway) }))
+	defer gateway.Close()
+	c, err := client.New(gateway.URL, client.Options{Attempts: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = client.Do(t.Context(), c, api.HealthGet, api.Nothing{}); Code(err) != Unavailable {
+		t.Errorf("%v: %d, want %d", err, Code(err), Unavailable)
 	}
 }
