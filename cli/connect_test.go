@@ -69,7 +69,7 @@ func TestAnUnavailableServerIsWaitedFor(t *testing.T) {
 	asked := 0
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if asked++; asked <= 3 {
+		if asked++; asked <= 6 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		w.Write([]byte("{}"))

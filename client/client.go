@@ -28,6 +28,9 @@ type Options struct {
 	// to reads and to requests that are safe to repeat: those with an idempotency
 	// key, and answers. A server that was never reached is not retried.
 	Attempts int
+	// StreamAttempts is Attempts for event streams that were open, and for waits
+	// until runs are over; 0 means Attempts.
+	StreamAttempts int
 	// Delay is the wait before the first retry. It doubles up to 30 times its
 	// value; 0 means 100 ms, or what an event stream asks for.
 	Delay time.Duration
@@ -62,6 +65,7 @@ func New(address string, o Options) (*Client, error) {
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), ""
 	o.Attempts = cmp.Or(o.Attempts, 10)
+	o.StreamAttempts = cmp.Or(o.StreamAttempts, o.Attempts)
 	o.Delay = min(max(o.Delay, 0), time.Hour)
 	if o.Silence <= 0 {
 		o.Silence = time.Minute
@@ -154,7 +158,7 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && q.safe && attempt < c.opts.Attempts:
+		case err != nil && q.safe && attempt < c.attempts(q):
 			if err := c.pause(ctx, attempt, 0); err != nil {
 				return err
 			}

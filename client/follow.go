@@ -40,7 +40,7 @@ type Update struct {
 // the last update is the event `moved`, followed by a *perdure.MovedError.
 //
 // Each event comes once and in order, even when connections or servers are lost:
-// Follow reconnects, up to Options.Attempts times in a row without receiving
+// Follow reconnects, up to Options.StreamAttempts times in a row without receiving
 // anything. An event out of order is an error, and so is whatever a retry cannot
 // change: an unknown or erased thread or run, or a token without permission.
 // Deltas may be missing.
@@ -58,7 +58,7 @@ func (c *Client) Follow(ctx context.Context, thread string, o FollowOptions) ite
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		f := &follower{Client: c, thread: thread, o: o, seq: o.After, life: o.Life, yield: yield}
+		f := &follower{Client: c, thread: thread, o: o, seq: o.After, life: o.Life, most: c.opts.Attempts, yield: yield}
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			yield(Update{}, err)
 		}
@@ -79,6 +79,7 @@ type follower struct {
 	seq    uint64 // of the last event
 	life   string // of that event
 	fails  int    // connections in a row without an update
+	most   int    // how many of them there may be
 	yield  func(Update, error) bool
 }
 
@@ -94,7 +95,7 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		case isFinal:
 			return final.error
-		case f.fails >= f.opts.Attempts:
+		case f.fails >= f.most:
 			return err
 		}
 		if f.pause(ctx, f.fails, p.hint()) != nil {
@@ -158,6 +159,7 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	}
 	b := &body{sse.NewReader(resp.Body, maxEvent), resp.Body}
 	b.events.Alive = func() { f.fails = 0 }
+	f.most = f.opts.StreamAttempts
 	return b, nil
 }
 

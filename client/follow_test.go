@@ -135,16 +135,18 @@ func TestFollowGivesUpWhenNothingIsHeard(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers  []string
 		attempts int
+		streams  int
 		want     int // requests
 	}{
-		"never":                    {[]string{"500"}, 3, 4},
-		"not at all again":         {[]string{event(1), "500"}, -1, 1},
-		"events begin the count":   {[]string{"500", "500", event(1), "500", event(2), "500", "500"}, 2, 7},
-		"comments do too":          {[]string{"500", ":\n\n", ":\n\n", "500"}, 1, 4},
-		"a stream without a sound": {[]string{"id: 0\n\n"}, 4, 5},
+		"never":                    {[]string{"500"}, 3, 5, 4},
+		"not at all again":         {[]string{event(1), "500"}, -1, 0, 1},
+		"events begin the count":   {[]string{"500", "500", event(1), "500", event(2), "500", "500"}, 2, 0, 7},
+		"comments do too":          {[]string{"500", ":\n\n", ":\n\n", "500"}, 1, 0, 4},
+		"a stream without a sound": {[]string{"id: 0\n\n"}, 4, 0, 5},
+		"a stream that was open":   {[]string{event(1), "500"}, 1, 5, 6},
 	} {
 		s := &script{answers: c.answers}
-		if _, err := follow(t, s, client.FollowOptions{}, client.Options{Attempts: c.attempts}); err == nil || len(s.ids) != c.want {
+		if _, err := follow(t, s, client.FollowOptions{}, client.Options{Attempts: c.attempts, StreamAttempts: c.streams}); err == nil || len(s.ids) != c.want {
 			t.Errorf("%s: %d requests, want %d: %v", name, len(s.ids), c.want, err)
 		}
 	}

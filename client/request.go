@@ -32,6 +32,7 @@ type request struct {
 	header http.Header // additional headers
 	repeat bool        // repeating it changes nothing
 	once   bool        // the caller retries by itself
+	waits  bool        // for a run, as event streams do
 	safe   bool        // it may be sent again when its outcome is unknown; set by send
 }
 
@@ -95,7 +96,7 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			}
 			again = errors.Is(err, api.ErrStopping) && q.op.Takes == "" || resp.StatusCode >= 502 && resp.StatusCode <= 504 && q.safe
 		}
-		if q.once || !again || attempt >= c.opts.Attempts {
+		if q.once || !again || attempt >= c.attempts(q) {
 			if _, reported := errors.AsType[*api.Problem](err); !reported { // those say what they are about
 				err = fmt.Errorf("client: %s: %w", q.op.Name, err)
 			}
@@ -105,6 +106,14 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// attempts returns how often a request is retried.
+func (c *Client) attempts(q *request) int {
+	if q.waits {
+		return c.opts.StreamAttempts
+	}
+	return c.opts.Attempts
 }
 
 // unsent reports whether an error occurred before anything was sent.
@@ -178,7 +187,11 @@ func (e *strangeError) Error() string { return e.text }
 func (e *strangeError) Away() bool { return e.status >= 502 && e.status <= 504 }
 
 func (c *Client) foreign(resp *http.Response) error {
-	return &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
+	e := &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
+	if e.Away() {
+		e.text = fmt.Sprintf("the gateway at %s answers %s: it does not reach the server", c.base.Host, resp.Status)
+	}
+	return e
 }
 
 // address returns the path and query of a request, and its headers.

@@ -169,6 +169,10 @@ func TestAttemptsAreBoundedAndEndWithTheContext(t *testing.T) {
 				t.Errorf("%d: %d requests, want %d: %v", attempts, f.seen.Load(), want, err)
 			}
 		}
+		f.seen.Store(0)
+		if _, err := w.client(t, client.Options{Attempts: 1, StreamAttempts: 3}).Wait(t.Context(), "t", "r"); err == nil || f.seen.Load() != 4 {
+			t.Errorf("%d requests of a wait: %v", f.seen.Load(), err)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := w.client(t, client.Options{}).Get(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {

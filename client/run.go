@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func (c *Client) wait(ctx context.Context, thread, run string, end bool) (*perdu
 	status, hasty := perdure.Status(""), 0
 	for {
 		begun := time.Now()
-		w, err := Do(ctx, c, api.RunsWait, api.WaitRun{OneRun: one(thread, run), End: end})
+		w, err := do[api.Waited](ctx, c, &request{op: &api.RunsWait.Info, in: reflect.ValueOf(api.WaitRun{OneRun: one(thread, run), End: end}), waits: true})
 		switch {
 		case err != nil && ctx.Err() != nil && status != "":
 			return nil, fmt.Errorf("client: waited for run %s, which is %s: %w", run, status, context.Cause(ctx))

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,13 @@ func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer,
 	for _, t := range allowed(s.options.fixed(), s.may) {
 		register(s.server, t, s.options.Logger)
 	}
-	s.refresh(ctx)
+	waiting, stop := context.WithCancel(ctx)
+	var back sync.WaitGroup
+	defer back.Wait()
+	defer stop()
+	if unreached(s.first) || unreached(s.refresh(ctx)) {
+		back.Go(func() { s.awaitFlows(waiting) })
+	}
 	s.server.AddReceivingMiddleware(s.upToDate, refuse(s.options.fixed(), s.may))
 	err := s.server.Run(context.WithValue(ctx, callerKey{}, &caller{client: c, gone: ctx}),
 		lineTransport{in, out})
@@ -44,6 +52,7 @@ type local struct {
 	client  *client.Client
 	server  *mcp.Server
 	may     func(api.Scope) bool
+	first   error // of the first request
 
 	mu    sync.Mutex
 	flows map[string]string // tools of flows, and what they were made from
@@ -55,7 +64,8 @@ func (s *local) scopes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	has := func(api.Scope) bool { return true }
-	if me, err := client.Do(ctx, s.client, api.MeGet, api.Nothing{}); err == nil {
+	me, err := client.Do(ctx, s.client, api.MeGet, api.Nothing{})
+	if s.first = err; err == nil {
 		has = func(scope api.Scope) bool {
 			return scope == api.ScopeNone || slices.Contains(me.Scopes, scope) || slices.Contains(me.Scopes, api.ScopeAdmin)
 		}
@@ -64,16 +74,13 @@ func (s *local) scopes(ctx context.Context) {
 }
 
 // refresh adds the tools of new flows and removes those of flows that are gone. If it
-// cannot be told which there are, they stay.
-func (s *local) refresh(ctx context.Context) {
-	if !s.may(api.ScopeRun) {
-		return
-	}
+// cannot be told which there are, they stay. Clients are told of changes.
+func (s *local) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	list, err := client.Do(ctx, s.client, api.FlowsList, api.Nothing{})
-	if err != nil {
-		return
+	if err != nil || !s.may(api.ScopeRun) {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,30 +98,66 @@ func (s *local) refresh(ctx context.Context) {
 		}
 	}
 	s.flows = now
+	return nil
 }
 
-// upToDate looks for new flows before tools are listed: the server at the other end
-// may be another one by now. A token that it does not accept is told of at once, and
-// not by the first call.
+// has reports whether there is a tool of a flow.
+func (s *local) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flows[name] != ""
+}
+
+// awaitFlows adds the tools of flows when the server is there.
+func (s *local) awaitFlows(ctx context.Context) {
+	for wait := time.Second / 4; ; wait = min(2*wait, askTime) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if !unreached(s.refresh(ctx)) {
+			return
+		}
+	}
+}
+
+// upToDate looks for new flows before tools are listed, and when a tool of an unknown
+// one is called: the server at the other end may be another one by now. A token that it
+// does not accept is told of at once, and not by the first call.
 func (s *local) upToDate(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, q mcp.Request) (mcp.Result, error) {
-		if method == "initialize" || method == "tools/list" {
-			if err := s.admitted(ctx); err != nil {
+		switch method {
+		case "initialize":
+			if err := refused(s.first); err != nil {
 				return nil, err
 			}
-		}
-		if method == "tools/list" {
-			s.refresh(ctx)
+		case "tools/list":
+			if err := refused(s.refresh(ctx)); err != nil {
+				return nil, err
+			}
+		case "tools/call":
+			call, ok := q.GetParams().(*mcp.CallToolParamsRaw)
+			if !ok || call == nil || !strings.HasPrefix(call.Name, flowPrefix) || s.has(call.Name) {
+				break
+			}
+			if err := s.refresh(ctx); unreached(err) {
+				return failure(ctx, err), nil
+			}
 		}
 		return next(ctx, method, q)
 	}
 }
 
-// admitted returns an error of the protocol if the server does not accept the token.
-func (s *local) admitted(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	_, err := client.Do(ctx, s.client, api.MeGet, api.Nothing{})
+// unreached reports whether an error says nothing about the request: the server, or its
+// store, is away for now.
+func unreached(err error) bool {
+	p, known := errors.AsType[*api.Problem](err)
+	return known && p.Status == http.StatusServiceUnavailable || !known && isAway(err)
+}
+
+// refused returns an error of the protocol if the server did not accept the token.
+func refused(err error) error {
 	if !errors.Is(err, api.ErrUnauthorized) {
 		return nil
 	}

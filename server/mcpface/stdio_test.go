@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure/api"
@@ -59,6 +62,45 @@ func TestGatewayWithoutServer(t *testing.T) {
 			t.Errorf("%d: %s", status, got)
 		}
 	}
+}
+
+// A server that comes after the session has begun is not unknown before, and its flows
+// are announced when it is there.
+func TestServerComesLate(t *testing.T) {
+	s := newSite(t, false, echo)
+	var open atomic.Bool
+	to := httputil.NewSingleHostReverseProxy(servertest.Must(url.Parse(s.URL))(t))
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !open.Load() {
+			http.Error(w, "no upstream", http.StatusBadGateway)
+			return
+		}
+		to.ServeHTTP(w, r)
+	}))
+	defer gateway.Close()
+	c := servertest.Must(client.New(gateway.URL, client.Options{Attempts: -1}))(t)
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{}) }()
+	answers := bufio.NewReader(read)
+	line := func(want string) {
+		t.Helper()
+		if got := servertest.Must(answers.ReadString('\n'))(t); !strings.Contains(got, want) {
+			t.Fatalf("no %s in %s", want, got)
+		}
+	}
+	const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"flow_echo","arguments":{"input":"x"}}}` + "\n"
+	servertest.Must(io.WriteString(write, hello))(t)
+	line(`"id":0`)
+	servertest.Must(io.WriteString(write, call))(t)
+	line("urn:perdure:problem:unavailable")
+	open.Store(true)
+	line("notifications/tools/list_changed")
+	servertest.Must(io.WriteString(write, call))(t)
+	line("call events_follow or runs_wait")
+	servertest.Check(t, write.Close())
+	servertest.Check(t, <-done)
 }
 
 // A call that is cancelled gets no answer, and is not waited for.

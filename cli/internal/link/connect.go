@@ -42,9 +42,12 @@ const (
 	DevAddress = "127.0.0.1:7373"
 )
 
-// patience is how often in a row a server that has answered once is tried again:
-// for minutes, since a deploy may take as long.
-const patience = 100
+// How often in a row a server is tried again: for half a minute, and for minutes by
+// who follows a run, since a deploy may take as long.
+const (
+	patience       = 17
+	streamPatience = 100
+)
 
 // Connector finds the server or the store of a command. Its fields are the flags of
 // all commands, and the program.
@@ -61,6 +64,8 @@ type Connector struct {
 	Term    *terminal.Terminal
 	Hint    func(format string, args ...any) // tells the person something
 
+	// Hasty says that a server is tried again for a second only.
+	Hasty bool
 	// Patience is how long the first answer of a server may take before it is asked
 	// whether it is there at all, and how long that may take. 0: 5 seconds.
 	Patience [2]time.Duration
@@ -121,7 +126,11 @@ func (c *Connector) Dial(address, token string) (*Link, error) {
 		token = c.devSecret(address)
 	}
 	t := c.newServerTransport()
-	to, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{c.By, t}}, Attempts: patience})
+	o := client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{c.By, t}}, Attempts: patience, StreamAttempts: streamPatience}
+	if c.Hasty {
+		o.Attempts, o.StreamAttempts = 4, 4
+	}
+	to, err := client.New(address, o)
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
@@ -353,7 +362,7 @@ type serverTransport struct {
 	asked    atomic.Bool                // probe was called
 	reached  atomic.Bool                // it has answered
 	hint     func(format string, args ...any)
-	told     atomic.Bool // that it is unavailable
+	fails    atomic.Int32 // in a row, of requests that may be repeated
 }
 
 func (c *Connector) newServerTransport() *serverTransport {
@@ -371,12 +380,19 @@ func (c *Connector) newServerTransport() *serverTransport {
 
 func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.roundTrip(r)
-	// The client repeats what reads, for minutes, and says nothing.
+	// The client repeats what changes nothing more, and says nothing.
 	switch down := err == nil && resp.StatusCode >= 502 && resp.StatusCode <= 504; {
+	case r.URL.Path == api.HealthGet.Path, r.Context().Err() != nil:
 	case err == nil && !down:
-		t.told.Store(false)
-	case down && r.Method == http.MethodGet && r.URL.Path != "/readyz" && !t.told.Swap(true):
-		t.hint("%s answers that it is unavailable now (%d); it is asked again until it is back, Ctrl-C ends that", r.URL.Host, resp.StatusCode)
+		t.fails.Store(0)
+	case !t.reached.Load(): // nothing is there
+	default:
+		switch fails := t.fails.Add(1); {
+		case fails == quietly && err != nil:
+			t.hint("the connection to %s is lost; trying again, Ctrl-C ends that", r.URL.Host)
+		case fails == quietly:
+			t.hint("%s answers that it is unavailable now (%d); asking again, Ctrl-C ends that", r.URL.Host, resp.StatusCode)
+		}
 	}
 	return resp, err
 }
@@ -410,6 +426,10 @@ func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return resp, err
 }
+
+// quietly is how many requests in a row may fail before a person is told: they take
+// more than a second.
+const quietly = 5
 
 // silentConn is a connection from which nothing is read before something is written:
 // package http would log the greeting of a server with another protocol.
