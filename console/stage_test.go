@@ -39,6 +39,7 @@ type stageRefund struct {
 	Reason  string   `json:"reason,omitempty" jsonschema:"what the customer is told"`
 	Express bool     `json:"express,omitempty" jsonschema:"pay within the hour"`
 	Tags    []string `json:"tags,omitempty"`
+	Account int64    `json:"account,omitempty" jsonschema:"where the money goes"`
 }
 
 type stageMail struct {
@@ -57,7 +58,11 @@ type stageOrder struct {
 // stageFlows are flows that ask, talk and take an input with a form.
 func stageFlows() []perdure.Flow {
 	refund := agent.NewTool("refund", "Pays money back to a customer. It cannot be undone.", func(_ context.Context, r stageRefund) (string, error) {
-		return fmt.Sprintf("refunded %d EUR for %s", r.Amount, r.Order), nil
+		done := fmt.Sprintf("refunded %d EUR for %s", r.Amount, r.Order)
+		if r.Account != 0 {
+			done += fmt.Sprint(" to account ", r.Account)
+		}
+		return done, nil
 	}, agent.WithApproval(agent.Approval{
 		Decisions: []string{agent.DecisionApprove, agent.DecisionEdit, agent.DecisionReject, agent.DecisionRespond, agent.DecisionAlways},
 		Expires:   26 * time.Hour,

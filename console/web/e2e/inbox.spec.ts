@@ -28,6 +28,7 @@ test("an edit by the form is checked, shown as a difference, and runs", async ()
   await page.getByRole("button", { name: "Approve with this change" }).click();
   await page.getByText("One entry does not fit: /amount must be at most 500.").waitFor();
   await amount.fill("40");
+  await page.getByLabel("account").fill("9007199254740993"); // a double would make it ...992
   const change = page.getByRole("figure", { name: "What you change" });
   await expect.poll(() => change.innerText()).toMatch(/"amount": 42[\s\S]*"amount": 40/);
   await shoot(page, "inbox-edit");
@@ -38,7 +39,7 @@ test("an edit by the form is checked, shown as a difference, and runs", async ()
   await page.getByRole("button", { name: "Approve with this change" }).click();
   await page.getByText("Edited and approved", { exact: true }).first().waitFor();
   await ended(thread);
-  expect((await output(thread)).output).toContain("refunded 40 EUR for A-17");
+  expect((await output(thread)).output).toContain("refunded 40 EUR for A-17 to account 9007199254740993");
 });
 
 test("an edit as JSON goes through the same check", async () => {

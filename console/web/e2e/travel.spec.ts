@@ -113,11 +113,12 @@ test("a fork with another state has it", async () => {
   const editor = page.getByRole("textbox", { name: "State" });
   await editor.fill("[1]");
   await page.getByText("This has to be an object with the keys to set.").waitFor();
-  await editor.fill('{"colour": "blue"}');
+  await editor.fill('{"colour": "blue", "order": 9007199254740993}'); // a double would make it ...992
   await page.getByRole("button", { name: "Fork", exact: true }).click();
   await expect.poll(() => page.url()).not.toContain(`/threads/${thread}/`);
   await page.getByRole("tab", { name: "State" }).click();
   await page.getByText('"blue"').waitFor();
+  await page.getByText("9007199254740993").first().waitFor();
 });
 
 test("a rewind says what is not undone, and is refused in the middle of a run", async () => {

@@ -1,10 +1,20 @@
 import { expect, test } from "vitest";
-import { parseExact, sameNumber } from "./exact";
+import { parseExact, rawNumber, sameNumber } from "./exact";
 
 test("JSON comes back as it was", () => {
   for (const text of ['{"a":[1,2.5,"x",null,true],"b":{"c":-0.1}}', '{"n":1e21,"m":123456789012345680}', '"1234567890123456789"']) {
     expect(JSON.parse(JSON.stringify(parseExact(text)))).toEqual(JSON.parse(text));
   }
+});
+
+test("no digit changes on the way through an edit, also without JSON.rawJSON", () => {
+  for (const n of ["9007199254740993", "-9223372036854775807", "0.12345678901234567890123", "1e400"]) {
+    const value = parseExact(`{"id":${n},"text":"a \\"${n}\\" 9007199254740993","list":[1,${n}]}`) as Record<string, unknown>;
+    expect(rawNumber(value.id)).toBe(n);
+    expect(JSON.stringify({ ...value, more: 1 })).toBe(`{"id":${n},"text":"a \\"${n}\\" 9007199254740993","list":[1,${n}],"more":1}`);
+  }
+  expect(() => parseExact("[12345678901234567890,1-2]")).toThrow();
+  expect(rawNumber(parseExact("9007199254740992"))).toBeUndefined();
 });
 
 test("a number that a double cannot hold is told from one that it can", () => {

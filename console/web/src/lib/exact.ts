@@ -1,31 +1,51 @@
-// Numbers that a double cannot hold stay as they were written, where the browser can do that:
-// as what JSON.rawJSON makes, which JSON.stringify writes back digit by digit.
+// Numbers that a double cannot hold stay as they were written, as what JSON.rawJSON makes, which
+// JSON.stringify writes back digit by digit. Browsers without it get one that does the same here.
 
 interface Raw {
   readonly rawJSON: string;
 }
 
 interface ExactJSON {
-  rawJSON?(text: string): Raw;
-  isRawJSON?(value: unknown): value is Raw;
+  rawJSON(text: string): Raw;
+  isRawJSON(value: unknown): value is Raw;
   parse(text: string, reviver: (key: string, value: unknown, context?: { source?: string }) => unknown): unknown;
 }
 
 const json = JSON as unknown as ExactJSON;
 
+const standIn = `number-${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`;
+const native = typeof json.rawJSON === "function";
+if (!native) {
+  class Written implements Raw {
+    constructor(readonly rawJSON: string) {}
+    toJSON() {
+      return standIn + this.rawJSON;
+    }
+  }
+  const { stringify } = JSON;
+  const marked = new RegExp(`"${standIn}([^"]*)"`, "g");
+  JSON.stringify = (...args: unknown[]) => {
+    const text = stringify(...(args as Parameters<typeof stringify>)) as string | undefined;
+    return (text?.includes(standIn) ? text.replace(marked, "$1") : text) as string;
+  };
+  json.rawJSON = (text) => Object.freeze(new Written(text));
+  json.isRawJSON = (value): value is Raw => value instanceof Written;
+}
+
 /** The text of a number that was kept exactly. */
-export const rawNumber = (value: unknown): string | undefined => (json.isRawJSON?.(value) ? value.rawJSON : undefined);
+export const rawNumber = (value: unknown): string | undefined => (json.isRawJSON(value) ? value.rawJSON : undefined);
 
 const maybeLossy = /\d[\d.]{15}|\d[eE][+-]?\d{2}/;
+const stringOrNumber = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
 
 /** Parses JSON without changing a number. */
 export function parseExact(text: string): unknown {
-  const keep = json.rawJSON;
-  if (!keep || !maybeLossy.test(text)) return JSON.parse(text);
-  return json.parse(text, (_, value, context) => {
-    if (typeof value !== "number" || !context?.source || sameNumber(context.source, value)) return value;
-    return keep(context.source);
-  });
+  if (!maybeLossy.test(text)) return JSON.parse(text);
+  if (native)
+    return json.parse(text, (_, value, context) => (typeof value !== "number" || !context?.source || sameNumber(context.source, value) ? value : json.rawJSON(context.source)));
+  JSON.parse(text); // it is JSON
+  const marked = text.replace(stringOrNumber, (token) => (token.startsWith('"') || sameNumber(token, Number(token)) ? token : `"${standIn}${token}"`));
+  return JSON.parse(marked, (_, value: unknown) => (typeof value === "string" && value.startsWith(standIn) ? json.rawJSON(value.slice(standIn.length)) : value));
 }
 
 /** Whether a double has exactly the value that a text says. */

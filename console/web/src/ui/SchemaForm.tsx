@@ -93,7 +93,7 @@ function Entry(props: EntryProps) {
       {(ids) => {
         if (kind === "choice")
           return (
-            <Select {...ids} value={value === undefined ? "" : JSON.stringify(value)} onChange={(e) => onChange(e.target.value === "" ? undefined : JSON.parse(e.target.value))}>
+            <Select {...ids} value={value === undefined ? "" : JSON.stringify(value)} onChange={(e) => onChange(e.target.value === "" ? undefined : parsed(e.target.value))}>
               {(!needed || value === undefined) && <option value="">{needed ? "choose" : "none"}</option>}
               {schema.enum?.map((one) => (
                 <option key={JSON.stringify(one)} value={JSON.stringify(one)}>

@@ -3,6 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, Problem, type Schemas } from "@/api/client";
 import { keys, useCan } from "@/api/queries";
+import { parseExact, rawNumber } from "@/lib/exact";
 import { activeRuns, type Entry } from "@/lib/journal";
 import { count } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -23,7 +24,7 @@ interface ForkProps {
 /** JSON that a person edits, or why it is none. */
 function parse(text: string, check: (value: unknown) => string | undefined): { value?: unknown; error?: string } {
   try {
-    const value = JSON.parse(text) as unknown;
+    const value = parseExact(text);
     const error = check(value);
     return error ? { error } : { value };
   } catch (error) {
@@ -31,7 +32,7 @@ function parse(text: string, check: (value: unknown) => string | undefined): { v
   }
 }
 
-const isObject = (value: unknown) => (value !== null && typeof value === "object" && !Array.isArray(value) ? undefined : "This has to be an object with the keys to set.");
+const isObject = (value: unknown) => (value !== null && typeof value === "object" && !Array.isArray(value) && rawNumber(value) === undefined ? undefined : "This has to be an object with the keys to set.");
 
 /** Forks a thread at a point, as it was or with another input or state. */
 export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
