@@ -28,7 +28,7 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 800,
     // What pages share is one file: each file more is a request more before anything is shown.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "common", minShareCount: 3 }] } } },
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "common", minShareCount: 2 }] } } },
   },
   server: { proxy: { "/v1": { target: server, changeOrigin: true } } },
   test: { include: ["src/**/*.test.{ts,tsx}"] },

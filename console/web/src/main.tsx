@@ -5,11 +5,12 @@ import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut, signIn } from "./api/client";
-import { keys, queryClient, threadQuery } from "./api/queries";
+import { keys, meQuery, queryClient, stateQuery, threadQuery } from "./api/queries";
 import { keepDraftsOf } from "./app/draft";
 import { nonce } from "./app/place";
 import { router } from "./app/router";
 import "./app/theme";
+import { followEarly } from "./pages/thread/log";
 
 setNonce(nonce);
 
@@ -28,12 +29,18 @@ async function takeToken() {
   await signIn(token).then(keepDraftsOf, () => {}); // then the page asks for one
 }
 
-/** Loads the file of the page that is opened, and the thread that it shows, while the server says who asks. */
+/** Asks for who is here, for the file of the page that is opened, and for the thread that it shows, before anything is drawn. */
 function loadPage() {
   for (const match of router.matchRoutes(router.latestLocation)) {
     const { component } = router.routesById[match.routeId as keyof typeof router.routesById].options;
     void component?.preload?.();
-    if (match.routeId === "/shell/threads/$thread") void queryClient.prefetchQuery(threadQuery(match.params.thread));
+    if (match.routeId === "/shell") void queryClient.prefetchQuery(meQuery());
+    if (match.routeId === "/shell/threads/$thread") {
+      const { thread } = match.params;
+      followEarly(thread);
+      void queryClient.prefetchQuery(threadQuery(thread));
+      void queryClient.prefetchQuery(stateQuery(thread));
+    }
   }
 }
 

@@ -31,7 +31,9 @@ export const keys = {
   memory: (under: string) => ["memory", under] as const,
 };
 
-export const useMe = () => useQuery({ queryKey: keys.me(), queryFn: () => api.get("/v1/me"), staleTime: 60_000, retry: false });
+export const meQuery = () => ({ queryKey: keys.me(), queryFn: () => api.get("/v1/me"), staleTime: 60_000, retry: false });
+
+export const useMe = () => useQuery(meQuery());
 
 export const useStats = () => useQuery({ queryKey: keys.stats(), queryFn: () => api.get("/v1/stats"), placeholderData: keepPreviousData });
 
@@ -74,12 +76,12 @@ export const usePostmortem = (thread: string, run: string) =>
     placeholderData: keepPreviousData,
   });
 
-export const useThreadState = (thread: string, at?: number) =>
-  useQuery({
-    queryKey: keys.state(thread, at),
-    queryFn: () => api.get("/v1/threads/{thread}/state", { path: { thread }, query: { at } }),
-    placeholderData: keepPreviousData,
-  });
+export const stateQuery = (thread: string, at?: number) => ({
+  queryKey: keys.state(thread, at),
+  queryFn: () => api.get("/v1/threads/{thread}/state", { path: { thread }, query: { at } }),
+});
+
+export const useThreadState = (thread: string, at?: number) => useQuery({ ...stateQuery(thread, at), placeholderData: keepPreviousData });
 
 export const useFiles = (thread: string, at?: number) =>
   useQuery({

@@ -1,13 +1,15 @@
 import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
 import { Problem } from "@/api/client";
-import { keys, queryClient } from "@/api/queries";
-import { api } from "@/api/client";
+import { meQuery, queryClient } from "@/api/queries";
+import Thread from "@/pages/thread/Thread";
+import Threads from "@/pages/threads/Threads";
 import { Failed, Loading } from "@/ui/Empty";
 import { Toasts } from "@/ui/Toast";
 import { lazily, MissingParts } from "./lazily";
 import { basePath } from "./place";
 import { Shell } from "./Shell";
 
+// The two pages that people open most are part of the first file; the others come when they are needed.
 const page = (file: Parameters<typeof lazily>[0]) => lazily(file, () => <Loading what="the page" />);
 
 const root = createRootRoute({
@@ -39,7 +41,7 @@ const shell = createRoute({
   validateSearch: plainSearch,
   beforeLoad: async ({ location }) => {
     try {
-      await queryClient.ensureQueryData({ queryKey: keys.me(), queryFn: () => api.get("/v1/me"), retry: false });
+      await queryClient.ensureQueryData(meQuery());
     } catch (error) {
       if (error instanceof Problem && error.status === 401) throw redirect({ to: "/login", search: { to: location.href } });
     }
@@ -54,8 +56,8 @@ const home = createRoute({
   },
 });
 
-const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: page(() => import("@/pages/threads/Threads")) });
-const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: page(() => import("@/pages/thread/Thread")) });
+const threads = createRoute({ getParentRoute: () => shell, path: "threads", component: Threads });
+const thread = createRoute({ getParentRoute: () => shell, path: "threads/$thread", component: Thread });
 const travel = createRoute({ getParentRoute: () => shell, path: "threads/$thread/travel", component: page(() => import("@/pages/travel/Travel")) });
 const inbox = createRoute({ getParentRoute: () => shell, path: "inbox", component: page(() => import("@/pages/inbox/Inbox")) });
 const ask = createRoute({ getParentRoute: () => shell, path: "asks/$ask", component: page(() => import("@/pages/ask/Ask")) });

@@ -88,7 +88,7 @@ function OneThread({ id }: { id: string }) {
         <div className="flex min-h-0 min-w-0 flex-1 flex-col bg-panel">
           <Tabs label="Views" tabs={tabs} value={tab} onChange={(next) => go({ tab: next === "timeline" ? undefined : next })}>
             <TabPanel id="timeline" className="flex min-h-0 flex-1 flex-col">
-              {log.caughtUp ? <Timeline times={times} selected={seq} onSelect={select} /> : <Loading what="the events" />}
+              {log.begun ? <Timeline times={times} selected={seq} onSelect={select} /> : <Loading what="the events" />}
             </TabPanel>
             <TabPanel id="conversation" className="flex min-h-0 flex-1 flex-col bg-page">
               <Conversation thread={id} heard={heard} live={log.live} asks={runs.flatMap((one) => one.asks ?? [])} over={runs.every((one) => ended(one.status))} onSelect={select} />

@@ -1,66 +1,81 @@
-import { type Connection, Live, type LiveStep } from "@perdure/client";
+import { Live, type LiveStep } from "@perdure/client";
 import { useMemo, useSyncExternalStore } from "react";
-import { Problem, perdure } from "@/api/client";
+import { Problem, perdure, type Schemas } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
 import type { Event } from "@/lib/timeline";
 
 export interface Log {
   events: Event[];
   live: LiveStep[];
-  state: Connection;
-  /** All events up to when the page was opened are there. */
-  caughtUp: boolean;
+  /** There is something to show, or will be nothing. */
+  begun: boolean;
   problem?: Problem;
 }
 
+const unclaimed = 30_000; // ms that a log is followed without a reader
+
 /** Follows the events of one thread and keeps them. */
 class ThreadLog {
-  private log: Log = { events: [], live: [], state: "connecting", caughtUp: false };
+  private log: Log = { events: [], live: [], begun: false };
   private events: Event[] = [];
   private deltas = new Live();
   private listeners = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private stop: AbortController | undefined;
+  /** The last event there was when the page was opened, once that is known. */
+  private target: number | undefined;
+  private caughtUp = false;
 
-  constructor(private readonly thread: string) {}
+  constructor(readonly thread: string) {}
 
   readonly snapshot = () => this.log;
 
   readonly subscribe = (listener: () => void) => {
     this.listeners.add(listener);
-    if (this.listeners.size === 1) this.begin();
+    if (!this.stop) this.begin();
     return () => {
       this.listeners.delete(listener);
       if (this.listeners.size === 0) this.end();
     };
   };
 
+  /** Follows the thread before anyone reads. */
+  beginEarly() {
+    this.begin();
+    setTimeout(() => this.listeners.size || this.end(), unclaimed);
+  }
+
   private begin() {
     this.end();
     this.events = [];
     this.deltas = new Live();
+    this.target = undefined;
+    this.caughtUp = false;
     const stop = new AbortController();
     this.stop = stop;
     void this.follow(stop.signal).catch((problem: unknown) => {
       if (stop.signal.aborted) return;
+      if (!this.listeners.size) return this.end(); // the first reader tries again
       const type = problem instanceof Problem ? problem.type : "";
       if (type === "restored" || type === "erased") {
         // What was followed is gone; the id may have a new life.
         this.begin();
-      } else this.change({ problem: problem instanceof Problem && type !== "moved" ? problem : undefined, state: "live", caughtUp: true });
+      } else this.change({ problem: problem instanceof Problem && type !== "moved" ? problem : undefined, begun: true });
     });
   }
 
   private async follow(signal: AbortSignal) {
-    const onConnection = (state: Connection) => {
-      if (!signal.aborted && state !== "ended") this.change({ state });
-    };
-    for await (const { event, delta } of perdure.follow(this.thread, { signal, onConnection })) {
+    for await (const { event, delta } of perdure.follow(this.thread, { signal })) {
       if (delta && this.deltas.add(delta)) this.soon(60);
       if (!event) continue;
       this.events.push(event);
       this.deltas.settle(event);
-      this.soon(Math.max(30, this.events.length / 40)); // what is computed from all events takes longer if there are many
+      // What is computed from all events takes longer if there are many: those of a long past are
+      // shown as soon as there are a few, and then when they are complete.
+      this.target ??= queryClient.getQueryData<Schemas["Thread"]>(keys.thread(this.thread))?.seq;
+      if (this.caughtUp) this.soon(Math.max(30, this.events.length / 40));
+      else if (event.seq === this.target) this.show();
+      else this.soon(this.log.begun ? 500 : 30);
     }
   }
 
@@ -72,12 +87,16 @@ class ThreadLog {
   }
 
   private soon(ms: number) {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      const grew = this.events.length !== this.log.events.length;
-      this.change({ events: grew ? [...this.events] : this.log.events, live: this.deltas.show(), caughtUp: true });
-      if (grew) void queryClient.invalidateQueries({ queryKey: keys.thread(this.thread) });
-    }, ms);
+    this.timer ??= setTimeout(() => this.show(), ms);
+  }
+
+  private show() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const grew = this.events.length !== this.log.events.length;
+    this.change({ events: grew ? [...this.events] : this.log.events, live: this.deltas.show(), begun: true });
+    this.caughtUp ||= this.target !== undefined && (this.events.at(-1)?.seq ?? 0) >= this.target;
+    if (grew && this.caughtUp) void queryClient.invalidateQueries({ queryKey: keys.thread(this.thread) });
   }
 
   private change(some: Partial<Log>) {
@@ -86,7 +105,21 @@ class ThreadLog {
   }
 }
 
+let early: ThreadLog | undefined;
+
+/** Asks for the events of a thread whose page is about to be shown. */
+export function followEarly(thread: string) {
+  early = new ThreadLog(thread);
+  early.beginEarly();
+}
+
+function logOf(thread: string): ThreadLog {
+  const log = early?.thread === thread ? early : new ThreadLog(thread);
+  early = undefined;
+  return log;
+}
+
 export function useThreadLog(thread: string): Log {
-  const log = useMemo(() => new ThreadLog(thread), [thread]);
+  const log = useMemo(() => logOf(thread), [thread]);
   return useSyncExternalStore(log.subscribe, log.snapshot);
 }
