@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
@@ -37,7 +38,7 @@ func (r *Tenant) spans(q Query) (order string, spans []span) {
 	case (q.CreatedSince > 0 || q.CreatedBefore > 0) && (s.facet == all || s.facet == user) && !r.All.bare:
 		// The name of a thread says when it was created, except for strays.
 		if q.CreatedBefore > 0 {
-			s.first = newestAt(q.CreatedBefore + strayFrom)
+			s.first = newestAt(q.CreatedBefore)
 		}
 		if q.CreatedSince > 0 {
 			s.last = newestAt(q.CreatedSince-strayFrom) + "~"
@@ -47,15 +48,26 @@ func (r *Tenant) spans(q Query) (order string, spans []span) {
 	return order, spans
 }
 
-// strayFrom is by how much the time in the name of a thread differs from the time of
-// its creation, in microseconds, for the thread to be a stray. Imports are strays, and
-// threads whose name was made long before their first entry.
-const strayFrom = int64(10 * time.Second / time.Microsecond)
+// strayFrom is how long after the time in its name a thread is created, in microseconds,
+// for the thread to be a stray. So is one that was created before that time. Imports are
+// strays, and threads whose name was made by a process that died or whose clock is ahead.
+const strayFrom = int64(time.Second / time.Microsecond)
 
 // isStray reports whether the name of a thread tells little of when it was created.
 func isStray(incarnation string, created int64) bool {
 	off := created - nameTime(incarnation)
-	return off >= strayFrom || off <= -strayFrom
+	return off >= strayFrom || off < 0
+}
+
+// firstTime returns the time of the first entry of a thread: that in its name, which
+// lists by creation begin at, unless the thread is a stray.
+func firstTime(name string) int64 {
+	_, incarnation, _ := strings.Cut(name, ".")
+	now := clock.Micros()
+	if isStray(incarnation, now) {
+		return now
+	}
+	return nameTime(incarnation)
 }
 
 // nameTime returns the time in a name, in microseconds.

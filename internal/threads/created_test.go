@@ -134,3 +134,59 @@ func TestListsByCreation(t *testing.T) {
 		}
 	})
 }
+
+// TestABurstByCreation: a page of a list by creation reads what it shows and little more,
+// however many threads were created around its time.
+func TestABurstByCreation(t *testing.T) {
+	kit.Bubble(t, "plain", func(t *testing.T) {
+		const n, pause, limit = 400, 20 * time.Millisecond, 5
+		s := &counting{Store: memstore.New()}
+		k := kit.New(t, kit.Plain(s), perdure.Options{}, kit.EchoFlow("echo"))
+		k.Stop()
+		created := make([]time.Time, n)
+		for i := range n {
+			th, err := k.Create(t.Context(), perdure.CreateRequest{Thread: fmt.Sprint("t", i)})
+			kit.NoErr(t, err)
+			created[i] = th.Created
+			time.Sleep(pause)
+		}
+		beyond := int64(time.Second / pause)
+		for _, c := range []struct {
+			o    perdure.ListOptions
+			want int // the first thread of the list
+			most int64
+		}{
+			{perdure.ListOptions{CreatedBefore: created[n/2]}, n/2 - 1, 8 * limit},
+			{perdure.ListOptions{Created: created[n-limit+1]}, n - 1, 8*limit + beyond},
+			{perdure.ListOptions{Created: created[n/2], CreatedBefore: created[n/2+limit-1]}, n/2 + limit - 2, 8*limit + beyond},
+		} {
+			c.o.Limit = limit
+			before, first := s.cells.Load(), ""
+			for s, err := range k.List(t.Context(), c.o) {
+				kit.NoErr(t, err)
+				if first == "" {
+					first = s.ID
+				}
+			}
+			if read := s.cells.Load() - before; read > c.most || first != fmt.Sprint("t", c.want) {
+				t.Errorf("%v: %d cells of the index were read, at most %d should be; the first thread is %s, want t%d", c.o, read, c.most, first, c.want)
+			}
+		}
+	})
+}
+
+// TestCreatedWhenItWasAskedFor: a thread is as old as its name, by which lists find it,
+// also if the store is slow.
+func TestCreatedWhenItWasAskedFor(t *testing.T) {
+	kit.Bubble(t, "slow", func(t *testing.T) {
+		k := kit.New(t, hesitant{memstore.New()}, perdure.Options{}, kit.EchoFlow("echo"))
+		for i := range 20 {
+			asked := time.Now().Truncate(time.Microsecond)
+			th, err := k.Create(t.Context(), perdure.CreateRequest{Thread: fmt.Sprint("t", i)})
+			kit.NoErr(t, err)
+			if !th.Created.Equal(asked) {
+				t.Errorf("thread %d was created %v after it was asked for", i, th.Created.Sub(asked))
+			}
+		}
+	})
+}

@@ -130,7 +130,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 				yield(listed{}, err)
 				return
 			}
-			for i, got := range r.summaries(ctx, cells) {
+			for i, got := range r.summaries(ctx, &q, cells) {
 				if threadDamage := got.err; IsDamage(threadDamage) {
 					damage = threadDamage
 					continue
@@ -158,7 +158,7 @@ type selected struct {
 }
 
 // summaries returns what cells of the index lead to, each at the place of its key.
-func (r *Tenant) summaries(ctx context.Context, keys []string) []selected {
+func (r *Tenant) summaries(ctx context.Context, q *Query, keys []string) []selected {
 	found := make([]selected, len(keys))
 	cells := r.adjacent(ctx, keys)
 	at := make(map[string]int, len(keys))
@@ -166,7 +166,7 @@ func (r *Tenant) summaries(ctx context.Context, keys []string) []selected {
 		at[key] = i
 	}
 	_ = r.All.each(keys, func(key string) error {
-		found[at[key]] = r.summaryAt(ctx, key, cells)
+		found[at[key]] = r.summaryAt(ctx, q, key, cells)
 		return nil
 	})
 	return found
@@ -192,8 +192,9 @@ func (r *Tenant) adjacent(ctx context.Context, keys []string) map[string]store.C
 }
 
 // summaryAt returns the summary of the thread that a cell of the index leads to,
-// unless the cell does not follow from it or the thread has not begun.
-func (r *Tenant) summaryAt(ctx context.Context, key string, known map[string]store.Cell) (got selected) {
+// unless the cell does not follow from it or the thread has not begun, or the query
+// does not select it.
+func (r *Tenant) summaryAt(ctx context.Context, q *Query, key string, known map[string]store.Cell) (got selected) {
 	c := r.All
 	name, number := parseIndexKey(key)
 	got.s.name = name
@@ -216,6 +217,9 @@ func (r *Tenant) summaryAt(ctx context.Context, key string, known map[string]sto
 		return got
 	}
 	complete := damage == nil && json.Unmarshal(cell.Value, s) == nil && s.Indexed && !s.Rough && s.Seq > 0
+	if complete && number == 0 && !q.Selects(*s) { // the cell never goes, so it need not be looked at
+		return got
+	}
 	if !complete || s.Leaving {
 		left, err := c.HasLeft(ctx, name)
 		if left {

@@ -52,7 +52,7 @@ func (c *Threads) BeginIn(ctx context.Context, tx store.Tx, name string, cells [
 	if err != nil {
 		return nil, err
 	}
-	entries, data, err := EncodeLines(o.Thread, lines)
+	entries, data, err := o.encode(lines)
 	if err != nil {
 		return nil, err
 	}
