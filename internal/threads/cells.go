@@ -48,10 +48,14 @@ func (r *Tenant) spans(q Query) (order string, spans []span) {
 	return order, spans
 }
 
-// strayFrom is how long after the time in its name a thread is created, in microseconds,
-// for the thread to be a stray. So is one that was created before that time. Imports are
-// strays, and threads whose name was made by a process that died or whose clock is ahead.
-const strayFrom = int64(time.Second / time.Microsecond)
+// The name of a thread says when it was created: its first entry has the same time, if it
+// comes within mostLate microseconds. A thread that was created before the time in its
+// name, or by strayFrom microseconds after it, is a stray: imports, threads whose first
+// writer died or has a clock that is ahead, and slow ones of earlier versions.
+const (
+	mostLate  = int64(10 * time.Second / time.Microsecond)
+	strayFrom = int64(time.Second / time.Microsecond)
+)
 
 // isStray reports whether the name of a thread tells little of when it was created.
 func isStray(incarnation string, created int64) bool {
@@ -59,15 +63,14 @@ func isStray(incarnation string, created int64) bool {
 	return off >= strayFrom || off < 0
 }
 
-// firstTime returns the time of the first entry of a thread: that in its name, which
-// lists by creation begin at, unless the thread is a stray.
-func firstTime(name string) int64 {
+// createdAt returns the time of creation of a thread that begins now.
+func createdAt(name string) int64 {
 	_, incarnation, _ := strings.Cut(name, ".")
-	now := clock.Micros()
-	if isStray(incarnation, now) {
-		return now
+	named, now := nameTime(incarnation), clock.Micros()
+	if named <= now && now-named < mostLate {
+		return named
 	}
-	return nameTime(incarnation)
+	return now
 }
 
 // nameTime returns the time in a name, in microseconds.

@@ -371,7 +371,7 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 		if err != nil {
 			return nil, err
 		}
-		entries, data, err := o.encode(lines)
+		entries, data, err := encodeLines(nil, t, lines, createdAt(o.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -404,18 +404,10 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 	}
 }
 
-// encode is EncodeLines for a thread whose first entries these may be.
-func (o *Opened) encode(lines []Line) ([]journal.Entry, [][]byte, error) {
-	if o.Thread.Seq == 0 {
-		return encodeLines(nil, o.Thread, lines, firstTime(o.Name))
-	}
-	return EncodeLines(o.Thread, lines)
-}
-
 // EncodeLines returns the entries that lines become at the end of a thread, and
 // their bytes.
 func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
-	return encodeLines(nil, t, lines, clock.Micros())
+	return AppendLines(nil, t, lines)
 }
 
 // AppendLines is EncodeLines, except that it appends the entries to a slice.
@@ -423,14 +415,18 @@ func AppendLines(entries []journal.Entry, t *journal.Thread, lines []Line) ([]jo
 	return encodeLines(entries, t, lines, clock.Micros())
 }
 
-func encodeLines(entries []journal.Entry, t *journal.Thread, lines []Line, now int64) ([]journal.Entry, [][]byte, error) {
+// encodeLines is AppendLines, except that it says when the thread was created.
+func encodeLines(entries []journal.Entry, t *journal.Thread, lines []Line, created int64) ([]journal.Entry, [][]byte, error) {
 	entries = slices.Grow(entries, len(lines))
 	data := make([][]byte, len(lines))
-	prev := t.Head
+	prev, now := t.Head, clock.Micros()
 	for i := range lines {
 		l := &lines[i]
 		e := journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
 			Run: l.Run, Epoch: l.Epoch, Path: l.Path}
+		if e.Kind == journal.Created {
+			e.Time = created
+		}
 		var err error
 		if data[i], err = e.EncodeBody(prev, &l.Body); err != nil {
 			return nil, nil, fmt.Errorf("perdure: %s: %w", l.Kind, err)

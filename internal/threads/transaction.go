@@ -52,7 +52,7 @@ func (c *Threads) BeginIn(ctx context.Context, tx store.Tx, name string, cells [
 	if err != nil {
 		return nil, err
 	}
-	entries, data, err := o.encode(lines)
+	entries, data, err := encodeLines(nil, o.Thread, lines, createdAt(name))
 	if err != nil {
 		return nil, err
 	}
