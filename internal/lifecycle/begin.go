@@ -103,6 +103,19 @@ func (r *Control) abandon(ctx context.Context, id, name string) error {
 	return r.finishErase(ctx, name, id)
 }
 
+// AbandonUnborn gives up a name under which no entry was written and that no summary
+// tells of. It reports whether it did: the thread may have begun.
+func (r *Control) AbandonUnborn(ctx context.Context, name string) (bool, error) {
+	err := r.forestall(ctx, name)
+	if errors.Is(err, errBegun) {
+		return false, nil
+	}
+	if err == nil {
+		err = (&eraser{life: r}).drop(ctx, name)
+	}
+	return err == nil, err
+}
+
 // forestall makes `erased` the first entry of a thread, so that whoever is
 // about to begin it cannot. It returns errBegun if the thread has already
 // begun.

@@ -341,8 +341,9 @@ func (c *Threads) CompleteIndexed(ctx context.Context, name string) (missing int
 }
 
 // SweepIndex removes cells of the index that follow from no summary and never will,
-// and returns how many there were.
-func (c *Threads) SweepIndex(ctx context.Context) (swept int, err error) {
+// and returns how many there were. It calls abandon with the names of threads that have
+// not begun, which reports whether they never will.
+func (c *Threads) SweepIndex(ctx context.Context, abandon func(name string) (bool, error)) (swept int, err error) {
 	for cell, err := range c.Store.List(ctx, indexPrefix, "") {
 		if errors.Is(err, store.ErrCorrupt) {
 			return swept, nil // lists rewrite damaged ones
@@ -359,7 +360,14 @@ func (c *Threads) SweepIndex(ctx context.Context) (swept int, err error) {
 			return swept, err
 		}
 		if s.ID == "" { // erased, or about to begin
-			if _, err := c.Begun(ctx, JournalKey(name)); !errors.Is(err, store.ErrDropped) {
+			begun, err := c.Begun(ctx, JournalKey(name))
+			gone := errors.Is(err, store.ErrDropped)
+			if err == nil && !begun {
+				if gone, err = abandon(name); err != nil {
+					return swept, err
+				}
+			}
+			if !gone {
 				continue
 			}
 		} else if !c.outdated(name, s, cell.Key, since) {

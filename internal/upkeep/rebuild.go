@@ -85,7 +85,13 @@ func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
 			return err
 		}
 		if !more {
-			_, err := b.threads.SweepIndex(ctx)
+			_, err := b.threads.SweepIndex(ctx, func(name string) (bool, error) {
+				made, ok := threads.MadeAt(name)
+				if !ok || clock.Now().Sub(made) < startDead {
+					return false, nil
+				}
+				return b.control("").AbandonUnborn(ctx, name)
+			})
 			return err
 		}
 	}
@@ -350,6 +356,10 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 	}
 	return run.Flow, nil
 }
+
+// startDead is the age from which on a start that has written nothing but cells of the
+// index is taken for dead. One that is not is refused, and begins anew.
+const startDead = time.Hour
 
 // importDead is the age from which on an import is taken for dead.
 const importDead = time.Hour

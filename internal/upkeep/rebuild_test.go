@@ -359,6 +359,51 @@ func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
 	})
 }
 
+// TestRebuildRemovesCellsOfDeadStarts: a start with more values than a batch has room for
+// writes some cells of the index first. If it dies, Rebuild removes these, and whoever
+// starts the thread again can do so.
+func TestRebuildRemovesCellsOfDeadStarts(t *testing.T) {
+	meta := map[string]string{}
+	for i := range 30 {
+		meta[fmt.Sprint("key", i)] = "value"
+	}
+	start := perdure.StartRequest{Thread: "t", Flow: "echo", Input: "x", User: "ann", Metadata: meta}
+	var died atomic.Bool
+	died.Store(true)
+	for n := 1; died.Load() && !t.Failed(); n++ {
+		died.Store(false)
+		synctest.Test(t, func(t *testing.T) {
+			s := memstore.New()
+			k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("echo"))
+			k.Stop()
+			dying := faulty.New(s, func(c faulty.Call) faulty.Fault {
+				if c.W != n {
+					return faulty.None
+				}
+				died.Store(true)
+				return faulty.CrashAfter
+			})
+			rt := kit.Runtime(t, dying, perdure.Options{}, kit.EchoFlow("echo"))
+			_, _ = rt.Start(t.Context(), start)
+			k.MustRebuild() // too early to tell that it is dead
+			time.Sleep(2 * time.Hour)
+			k.MustRebuild()
+			if begun := len(kit.Journals(t, s)) > 0; !begun {
+				kit.WantNothing(t, s)
+			}
+			k.MustStart(start)
+			found := 0
+			for _, err := range k.List(t.Context(), perdure.ListOptions{Metadata: map[string]string{"key17": "value"}}) {
+				kit.NoErr(t, err)
+				found++
+			}
+			if found != 1 {
+				t.Errorf("crash after write %d: %d threads are found", n, found)
+			}
+		})
+	}
+}
+
 // TestOneWorkerSweeps: two workers do not sweep more often than one does, and
 // when it is gone the other does.
 func TestOneWorkerSweeps(t *testing.T) {
