@@ -107,7 +107,8 @@ func (r *Runtime) EraseUser(ctx context.Context, user string, o EraseUserOptions
 	return r.receipt(ctx, e, user)
 }
 
-// UserData counts what EraseUser would erase now.
+// UserData counts what EraseUser would erase now. A thread whose erase was cut off counts
+// until nothing is left of it.
 func (r *Runtime) UserData(ctx context.Context, user string) (*UserData, error) {
 	e, err := r.eraser(user)
 	if err != nil {

@@ -35,7 +35,8 @@ func TestArchive(t *testing.T) {
 		t.Errorf("the open stream ended with %v", last)
 	}
 	for _, request := range [][]string{{"GET", "/v1/threads/t", ""}, {"GET", "/v1/threads/t/events?after=2", ""}, {"GET", "/v1/threads/t/runs", ""}, {"GET", "/v1/threads/t/export", ""},
-		{"POST", "/v1/threads/t/runs", `{"flow":"count","input":1}`}, {"PATCH", "/v1/threads/t", `{"title":"x"}`}, {"POST", "/v1/threads", `{"id":"t"}`}} {
+		{"POST", "/v1/threads/t/runs", `{"flow":"count","input":1}`}, {"PATCH", "/v1/threads/t", `{"title":"x"}`}, {"POST", "/v1/threads", `{"id":"t"}`},
+		{"POST", "/v1/tickets", `{"thread":"t"}`}} {
 		p := site.Do(request[0], request[1], request[2]).Problem(410, "archived")
 		if !strings.Contains(string(p.Body), "perdure unarchive t") || !strings.Contains(string(p.Body), `"at":"20`) {
 			t.Errorf("%s %s: %s", request[0], request[1], p.Body)

@@ -13,7 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -74,6 +76,9 @@ func ticketKey(secret string) string {
 func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *Call, in *api.CreateTicket) error {
 	if len(in.Thread) > 200 {
 		return api.Invalid("the thread %.40q…", in.Thread)
+	}
+	if _, err := threads.Behind(c.Runtime).Find(r.Context(), in.Thread); errors.Is(err, perdure.ErrArchived) {
+		return err // it has no events until it is restored; one that does not exist may yet begin
 	}
 	t, who := &s.tickets, c.Who
 	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil, Identity: api.Identity(*who)}

@@ -211,3 +211,16 @@ func TestClearCredentials(t *testing.T) {
 		t.Errorf("the target has it: %v, %v", has, err)
 	}
 }
+
+// TestACredentialThatCannotBeRead is refused, and the source is not said to be sealed.
+func TestACredentialThatCannotBeRead(t *testing.T) {
+	from := memstore.New()
+	kit.Runtime(t, from, perdure.Options{})
+	_, err := from.Put(t.Context(), "shelf/credential/x", []byte("no JSON"), "")
+	kit.NoErr(t, err)
+	_, err = migrate.Run(t.Context(), from, memstore.New(), migrate.Options{To: "there", Grace: 1})
+	kit.WantErr(t, "a migration", err, perdure.ErrInvalid)
+	if !strings.Contains(err.Error(), "shelf/credential/x") || strings.Contains(err.Error(), "the source is sealed") {
+		t.Errorf("the error is %v", err)
+	}
+}

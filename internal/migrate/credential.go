@@ -42,9 +42,13 @@ func (m *migration) checkCredentials(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if m.onlySealed(cell) {
-			return fmt.Errorf("%w: the source is sealed and holds credentials, which would be in clear in the target; seal that too, or remove the credentials", fault.ErrInvalid)
+		if !m.onlySealed(cell) {
+			continue
 		}
+		if _, sealed := store.As[*seal.Store](m.from); !sealed {
+			return fmt.Errorf("%w: the source is not sealed, and yet holds a credential in clear or one that cannot be read (cell %s), which would be so in the target; remove it, and give it again in the target", fault.ErrInvalid, cell.Key)
+		}
+		return fmt.Errorf("%w: the source is sealed and holds credentials, which would be in clear in the target; seal that too, or remove the credentials", fault.ErrInvalid)
 	}
 	return nil
 }

@@ -191,6 +191,18 @@ func TestPlaceFails(t *testing.T) {
 	})
 }
 
+// TestAPlaceThatIsAway: the error says so once.
+func TestAPlaceThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace()
+		rt, _ := made(t, memstore.New(), p)
+		p.fail = func(string) error { return fmt.Errorf("%w: it is away", archive.ErrUnavailable) }
+		if err := archiveF(t.Context(), rt); err == nil || strings.Count(err.Error(), "it is away") != 1 {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 // TestManyAtOnce has processes archive, restore and use a thread at the same time, with
 // calls of store and place delayed at random, and then erase it. Every run that was
 // acknowledged is there. Every other time one of them erases the thread too: then

@@ -55,6 +55,9 @@ func (v *Vault) write(ctx context.Context, o *threads.Opened) (*threads.Archived
 		if deleted == nil {
 			deleted = v.forgetTries(clean, o.Name, fresh.Object)
 		}
+		if errors.Is(err, public.ErrUnavailable) && errors.Is(deleted, public.ErrUnavailable) {
+			return nil, err // the place is away, which need not be said twice
+		}
 		return nil, errors.Join(err, deleted)
 	}
 	// A record is replaced only by one of a later sequence: then the journal has moved
