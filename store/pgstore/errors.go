@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +19,11 @@ var (
 	// ErrPassword: the server does not accept the user or the password. If it did
 	// before, the error also matches store.ErrUnavailable.
 	ErrPassword = errors.New("pgstore: the server does not let this user in")
+
+	// ErrCertificate: there is no connection with TLS, since one side does not trust
+	// the other's certificate, or the server has no TLS. If there was one before, the
+	// error also matches store.ErrUnavailable.
+	ErrCertificate = errors.New("pgstore: the server and this program do not trust each other")
 
 	// ErrNoDatabase: the server has no such database. If it had before, the error
 	// also matches store.ErrUnavailable.
@@ -45,7 +51,6 @@ var (
 func (s *Store) failed(doing string, err error) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
-	var untrusted *tls.CertificateVerificationError
 	switch {
 	case s.usable(context.Background()) != nil:
 		return fmt.Errorf("pgstore: the store was closed during a call that may have happened: %w", err)
@@ -53,8 +58,8 @@ func (s *Store) failed(doing string, err error) error {
 		return s.changed(err)
 	case refused(err):
 		return err
-	case errors.As(err, &untrusted):
-		return fmt.Errorf("%w: pgstore: the server's certificate is not trusted; name its authority with sslrootcert in the URL, and the server as the certificate does: %w", store.ErrUnavailable, err)
+	case insecure(err) != "":
+		return s.changed(fmt.Errorf("%w: %s: %w", ErrCertificate, insecure(err), err))
 	case !errors.As(err, &pg) && errors.As(err, &connect):
 		return fmt.Errorf("%w: pgstore: cannot connect to the server: %w", store.ErrUnavailable, err)
 	case !errors.As(err, &pg):
@@ -88,6 +93,22 @@ func (s *Store) failed(doing string, err error) error {
 		return fmt.Errorf("pgstore: the user lacks a right on schema %s; grant it, or let its owner open the store once: %w", s.schema, err)
 	}
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
+}
+
+// insecure says why a connection with TLS failed, if that is what err is about. A server
+// without TLS has no error of its own in pgx.
+func insecure(err error) string {
+	var untrusted *tls.CertificateVerificationError
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &untrusted):
+		return "the certificate of the server is not trusted here; name its authority with sslrootcert=FILE in the URL, and the server as the certificate does"
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return "the server refuses the certificate of this program; name one that it trusts with sslcert=FILE and sslkey=FILE in the URL"
+	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"):
+		return "the server has no TLS, but sslmode asks for it; set ssl = on there, or sslmode=disable in the URL"
+	}
+	return ""
 }
 
 // changed returns the error of a server that accepts no writes, or not this user, or

@@ -92,11 +92,27 @@ func (b *bucket) failed(doing string, err error) error {
 	case r.StatusCode == http.StatusTooManyRequests:
 		return fmt.Errorf("%w; try again later: %w", ErrThrottled, err)
 	case r.StatusCode == http.StatusForbidden, r.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%w to %s bucket %s; the keys need s3:GetObject, s3:PutObject and s3:DeleteObject on %s and s3:ListBucket on the bucket (%s): %w", ErrDenied, doing, b.name, b.name+"/"+b.prefix+"*", r.Code, err)
+		right, purpose := b.needed(doing)
+		return fmt.Errorf("%w to %s bucket %s; grant the keys %s, which a store needs %s (%s): %w", ErrDenied, doing, b.name, right, purpose, r.Code, err)
 	case r.StatusCode == http.StatusNotImplemented:
 		return fmt.Errorf("%w: s3store: cannot %s bucket %s: %w", ErrUnsuited, doing, b.name, err)
 	case r.StatusCode >= 500 || r.StatusCode < 400 || r.StatusCode == http.StatusRequestTimeout:
 		return fmt.Errorf("%w: s3store: the service cannot %s bucket %s now; a write may have happened (%s): %w", store.ErrUnavailable, doing, b.name, r.Code, err)
 	}
 	return fmt.Errorf("s3store: cannot %s bucket %s (%s): %w", doing, b.name, r.Code, err)
+}
+
+// needed returns the permission of S3 without which a request is denied, and what a store
+// makes such requests for.
+func (b *bucket) needed(doing string) (right, purpose string) {
+	objects := " on " + b.name + "/" + b.prefix + "*"
+	switch doing {
+	case "list":
+		return "s3:ListBucket on bucket " + b.name, "to find its threads"
+	case "read":
+		return "s3:GetObject" + objects, "to read its threads"
+	case "delete from":
+		return "s3:DeleteObject" + objects, "to erase threads"
+	}
+	return "s3:PutObject" + objects, "for every write"
 }

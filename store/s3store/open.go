@@ -53,8 +53,9 @@ const maxPrefix = 1024 - kvstore.MaxKey - len(joint)*(kvstore.MaxKey/piece)
 const repeats = 4
 
 // Open opens the store in the bucket and prefix that a URL of the form
-// s3://BUCKET/PREFIX names. The bucket must exist. Open writes a few objects to find
-// out whether the service checks the conditions of writes, and removes them again.
+// s3://BUCKET/PREFIX names. The bucket must exist. Open writes, lists, reads and removes
+// an object of its own to find out whether the keys have all permissions, and whether the
+// service checks the conditions of writes.
 func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, error) {
 	b := &bucket{}
 	if err := b.connect(storeURL, o); err != nil {
@@ -116,6 +117,13 @@ func (b *bucket) examine(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.remove(ctx, key)) }()
+	// Without the right to list, a service says of a missing object that it is denied.
+	if _, _, err := b.page(ctx, key, ""); err != nil {
+		return err
+	}
+	if _, err := b.get(ctx, key); err != nil {
+		return err
+	}
 	if v := first.VersionID; v != "" && v != "null" {
 		return fmt.Errorf("%w: versioning is enabled for bucket %s, or an object lock; use a bucket without them, or suspend versioning", ErrVersioned, b.name)
 	}

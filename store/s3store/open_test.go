@@ -115,6 +115,30 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Open names the permission that the keys lack.
+func TestMissingPermission(t *testing.T) {
+	for right, denied := range map[string]func(*http.Request) bool{
+		"s3:ListBucket on bucket " + s3test.Bucket: func(r *http.Request) bool { return r.Method == "GET" && r.URL.Query().Has("list-type") },
+		"s3:GetObject":    func(r *http.Request) bool { return r.Method == "GET" && !r.URL.Query().Has("list-type") },
+		"s3:PutObject":    func(r *http.Request) bool { return r.Method == "PUT" },
+		"s3:DeleteObject": func(r *http.Request) bool { return r.Method == "DELETE" },
+	} {
+		t.Run(right, func(t *testing.T) {
+			fake, url := serve(t)
+			fake.Before(func(w http.ResponseWriter, r *http.Request) bool {
+				if denied(r) {
+					s3test.Refuse(w, http.StatusForbidden, "AccessDenied")
+					return true
+				}
+				return false
+			})
+			if _, err := s3store.Open(t.Context(), url, keys); !errors.Is(err, s3store.ErrDenied) || !strings.Contains(err.Error(), right) {
+				t.Errorf("Open says %v, want ErrDenied and %s", err, right)
+			}
+		})
+	}
+}
+
 // A service that ignores conditions would let writers overwrite each other.
 func TestIgnoredConditions(t *testing.T) {
 	for _, header := range []string{"If-Match", "If-None-Match"} {
