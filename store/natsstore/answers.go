@@ -22,6 +22,9 @@ type answers struct {
 func (a *answers) listen(nc *nats.Conn) (err error) {
 	a.inbox, a.waiting = nc.NewInbox(), map[string]chan *nats.Msg{}
 	a.sub, err = nc.Subscribe(a.inbox+".*", func(m *nats.Msg) {
+		if len(m.Data) == 0 && len(m.Header) == 0 { // a message of a batch has arrived
+			return
+		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if answer := a.waiting[m.Subject]; answer != nil {

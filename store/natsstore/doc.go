@@ -41,7 +41,10 @@
 //
 // A server or account without space refuses all writes with [store.ErrFull]. A drop and
 // a delete are messages too, so they are refused as well, and with them Runtime.Erase:
-// raise the limits first.
+// raise the limits first. Limit the space by max_bytes of the stream: a server that is
+// not part of a cluster checks its own limit and the account's with each message that it
+// stores, and so may store only a part of a batch. The error then also matches
+// ErrUnavailable.
 //
 // # Reading
 //

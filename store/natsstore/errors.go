@@ -81,7 +81,9 @@ func (r *refusal) final() error {
 		return r.none
 	}
 	switch r.api.ErrorCode {
-	case codeIncomplete, codeTooManyBatches, codeNotReady:
+	case codeIncomplete:
+		return fmt.Errorf("%w: natsstore: the server does not keep the messages of a batch; nothing was written; look at its log and at the space on its disk: %w", store.ErrBusy, r.api)
+	case codeTooManyBatches, codeNotReady:
 		return fmt.Errorf("%w: natsstore: the server has too many open batches; nothing was written, so try again: %w", store.ErrBusy, r.api)
 	}
 	return store.Conflictf("the server refuses the write although nothing has changed; try again (%v)", r.api)
@@ -132,7 +134,7 @@ func (s *Store) answered(doing string, api *jetstream.APIError) error {
 	case codeAccountLimit, codeResources, codeStorage, codeMemory, codeMaxStreams:
 		return fmt.Errorf("%w: natsstore: the account or the server has no space left for stream %s; nothing was written; raise its JetStream limits: %w", store.ErrFull, s.name, api)
 	case codeStoreFailed:
-		return fmt.Errorf("%w: natsstore: the server could not store the message; look at its log and at max_bytes of stream %s: %w", store.ErrFull, s.name, api)
+		return fmt.Errorf("%w: natsstore: the server could not store the message; look at its log, and at max_bytes and max_msgs of stream %s; nothing was written: %w", store.ErrFull, s.name, api)
 	case codeNotEnabled, codeNotEnabledAccount:
 		return fmt.Errorf("%w; start the server with -js and enable JetStream for the account: %w", ErrNoJetStream, api)
 	case codeClusterNotAvail, codeNotLeader, codeNoPeers:

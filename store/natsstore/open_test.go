@@ -139,6 +139,8 @@ func TestForeignStreams(t *testing.T) {
 		{"older", func(c *jetstream.StreamConfig) { c.Metadata = map[string]string{"perdure.format": "1"} }, store.ErrInvalid},
 		{"max_age", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, natsstore.ErrSettings},
 		{"max_bytes with discard old", func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<30, jetstream.DiscardOld }, natsstore.ErrSettings},
+		{"max_msgs with discard old", func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1000, jetstream.DiscardOld }, natsstore.ErrSettings},
+		{"retention", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, natsstore.ErrSettings},
 		{"max_msgs_per_subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, natsstore.ErrSettings},
 		{"direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = true }, natsstore.ErrSettings},
 		{"no batches", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, natsstore.ErrSettings},
@@ -171,21 +173,74 @@ func TestForeignStreams(t *testing.T) {
 	}
 }
 
-// TestFull fills a stream up to its limit: writes return ErrFull, and what there is
-// stays.
+// TestFull fills a server, an account and a stream up to their limits, with entries alone
+// and with cells: writes return ErrFull, and what there is stays. A batch of which the
+// server may have stored a part is also ErrUnavailable.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t, natstest.Config{MaxStore: 4 << 20})
-	s := openURL(t, server.URL())
-	var err error
-	n := uint64(0)
-	for ; n < 1000 && err == nil; n++ {
-		_, err = s.Append(t.Context(), "j", n, make([]byte, 100<<10))
+	limited := `accounts { LIMITED { users: [{ user: app, password: secret }], jetstream: { max_store: 1MB } } }`
+	for _, c := range []struct {
+		name   string
+		config natstest.Config
+		change func(*jetstream.StreamConfig)
+		says   string
+		cut    bool
+	}{
+		{"server", natstest.Config{MaxStore: 1 << 20}, nil, "JetStream limits", true},
+		{"account", natstest.Config{Settings: limited}, nil, "JetStream limits", true},
+		{"max_bytes", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes", false},
+		{"max_msgs", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxMsgs = 20 }, "max_msgs", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url := natstest.Start(t, c.config).URL()
+			if c.config.Settings != "" {
+				url = strings.Replace(url, "//", "//app:secret@", 1)
+			}
+			s := openURL(t, url)
+			if c.change != nil {
+				change(t, url, "perdure", c.change)
+			}
+			for _, cells := range [][]store.Write{{{Key: "cell", Value: []byte("x")}}, nil} {
+				var err error
+				journal, n := fmt.Sprint("j", len(cells)), uint64(0)
+				for ; n < 1000 && err == nil; n++ {
+					for i := range cells {
+						cells[i].Key = fmt.Sprint(journal, n)
+					}
+					_, err = s.AppendBatch(t.Context(), store.Batch{Journal: journal, After: n, Entries: [][]byte{make([]byte, 100<<10)}, Cells: cells})
+				}
+				if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), c.says) || errors.Is(err, store.ErrUnavailable) != (c.cut && cells != nil) {
+					t.Fatalf("append %d to a full store with %d cells = %v, want ErrFull and %q", n, len(cells), err, c.says)
+				}
+				entries, readErr := store.ReadAll(t.Context(), s, journal, 0)
+				if cut := errors.Is(err, store.ErrUnavailable); readErr != nil || uint64(len(entries)) != n-1 && !(cut && uint64(len(entries)) == n) {
+					t.Errorf("%d entries are there, %v; want %d", len(entries), readErr, n-1)
+				}
+			}
+		})
 	}
-	if !errors.Is(err, store.ErrFull) {
-		t.Fatalf("append %d to a full server = %v, want ErrFull", n, err)
+}
+
+// change changes the settings of a stream.
+func change(t *testing.T, url, stream string, how func(*jetstream.StreamConfig)) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if entries, err := store.ReadAll(t.Context(), s, "j", 0); err != nil || uint64(len(entries)) != n-1 {
-		t.Errorf("%d entries are there, %v; want %d", len(entries), err, n-1)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	how(&config)
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
 	}
 }

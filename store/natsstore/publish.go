@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/perdure/perdure/store"
 )
 
 // message returns a message that the server stores only if its subject ends at the
@@ -45,7 +47,10 @@ func (s *Store) publish(ctx context.Context, messages []*nats.Msg) (uint64, erro
 	if len(messages) == 1 {
 		reply, err = s.nc.RequestMsgWithContext(call, messages[0])
 	} else {
-		reply, err = s.batch(call, messages)
+		reply, err = s.batch(call, messages, false)
+		if err == nil && incomplete(reply) { // nothing was stored; ask for the reason
+			reply, err = s.batch(call, messages, true)
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -65,6 +70,8 @@ func (s *Store) publish(ctx context.Context, messages []*nats.Msg) (uint64, erro
 	switch err := json.Unmarshal(reply.Data, &ack); {
 	case err != nil:
 		return 0, s.failed(ctx, "understand", fmt.Errorf("the answer to a write is not JSON: %w", err))
+	case ack.Error != nil && len(messages) > 1 && s.cuts(ack.Error):
+		return 0, fmt.Errorf("%w: natsstore: the server may have stored a part of a batch; limit the space by max_bytes of the stream rather than of the account or the server: %w", store.ErrUnavailable, s.rejected(ack.Error))
 	case ack.Error != nil:
 		return 0, s.rejected(ack.Error)
 	case ack.Stream != s.name:
@@ -75,18 +82,38 @@ func (s *Store) publish(ctx context.Context, messages []*nats.Msg) (uint64, erro
 	return ack.Sequence - uint64(len(messages)) + 1, nil
 }
 
-// batch sends an atomic batch and waits for the answer to its last message. The
-// messages of one batch follow each other on the connection, so that the server has
-// few open batches: it allows only 50 for a stream.
-func (s *Store) batch(ctx context.Context, messages []*nats.Msg) (*nats.Msg, error) {
+// incomplete reports whether the server has refused a batch because it lacks one of the
+// messages. It has refused that message for a reason that nobody was told.
+func incomplete(reply *nats.Msg) bool {
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	return json.Unmarshal(reply.Data, &answer) == nil && answer.Error != nil && answer.Error.ErrorCode == codeIncomplete
+}
+
+// cuts reports whether the server may have stored the first messages of a batch that it
+// refused with an error. A server that alone has the stream compares the limits of its
+// own and of the account with each message while it stores a batch.
+func (s *Store) cuts(api *jetstream.APIError) bool {
+	return (api.ErrorCode == codeAccountLimit || api.ErrorCode == codeResources) && s.stream.CachedInfo().Config.Replicas <= 1
+}
+
+// batch sends an atomic batch and waits for the answer to its last message, or to the
+// first that is refused if the server is to answer each of them. The messages of one
+// batch follow each other on the connection, so that the server has few open batches:
+// it allows only 50 for a stream.
+func (s *Store) batch(ctx context.Context, messages []*nats.Msg, each bool) (*nats.Msg, error) {
 	id := rand.Text()
+	subject, wait := s.answers.expect(id)
 	for i, m := range messages {
 		m.Header.Set(headerBatch, id)
 		m.Header.Set(headerNumber, strconv.Itoa(i+1))
+		if each {
+			m.Reply = subject
+		}
 	}
 	last := messages[len(messages)-1]
 	last.Header.Set(headerCommit, "1")
-	subject, wait := s.answers.expect(id)
 	last.Reply = subject
 	s.batches.Lock()
 	for _, m := range messages {
