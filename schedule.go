@@ -114,7 +114,7 @@ type Schedule struct {
 
 	Created time.Time   `json:"created" jsonschema:"when it was created"`
 	Updated time.Time   `json:"updated" jsonschema:"when someone last changed it"`
-	Next    []time.Time `json:"next" jsonschema:"the next five firings; none: it has ended"`
+	Next    []time.Time `json:"next" jsonschema:"the next five firings, in its time zone; none: it has ended"`
 	Queued  []time.Time `json:"queued,omitempty" jsonschema:"firings that wait for the end of the last run"`
 	Fired   int         `json:"fired" jsonschema:"how many runs it has started, without those by hand"`
 	Recent  []Firing    `json:"recent,omitempty" jsonschema:"what came of the last 20 firings, newest first"`
@@ -148,7 +148,9 @@ const shownNext, maxNext = 5, 1000
 //
 // If the times stay the same, the replaced schedule's next firing stays. Otherwise the
 // first one is after now; firings that are due and have not been made are left out. A
-// tenant may have 1000 schedules, and a user 100; another one is ErrQuota.
+// tenant may have 1000 schedules, and a user 100; another one is ErrQuota. A schedule that
+// would make no firing is ErrInvalid, unless its times are those of the one that it
+// replaces.
 func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule, error) {
 	owner, err := r.tenant.NewOwner(q.User)
 	if err != nil {
@@ -191,14 +193,14 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 	if q.CatchUp == CatchUpAll {
 		s.Most, s.Overlap = cmp.Or(q.CatchUpMax, 100), string(cmp.Or(q.Overlap, OverlapQueue))
 	}
-	if s.Until != 0 && s.Until <= clock.Micros() {
-		return nil, fmt.Errorf("%w: the schedule would end at %v, which is over", fault.ErrInvalid, q.Until.UTC())
-	}
 	if err := errors.Join(s.Check(cronExpressions), fault.CheckMetadataSize(s.Metadata())); err != nil {
 		return nil, err
 	}
 	kept, err := schedule.Put(ctx, r.tenant, cronExpressions, s)
-	if err != nil {
+	switch {
+	case errors.Is(err, fault.ErrInvalid) || errors.Is(err, fault.ErrExists):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("perdure: writing schedule %s: %w", s.ID, err)
 	}
 	return scheduleInfo(kept), nil
@@ -243,11 +245,7 @@ func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Tim
 	if err != nil {
 		return nil, err
 	}
-	next := stamps(s.Firings(cronExpressions, n))
-	for i, at := range next {
-		next[i] = at.In(s.Location())
-	}
-	return next, nil
+	return stamps(s, s.Firings(cronExpressions, n)), nil
 }
 
 // PauseSchedule lets a schedule make no more firings, also none that wait in its queue.
@@ -378,10 +376,10 @@ func (r *Runtime) WorkSchedules(ctx context.Context) {
 	schedule.Work(ctx, r.core.threads, r.core.opts.Lease, cronExpressions, starter{r.core})
 }
 
-func stamps(all []int64) []time.Time {
+func stamps(s *schedule.Schedule, all []int64) []time.Time {
 	times := make([]time.Time, len(all))
 	for i, us := range all {
-		times[i] = clock.Stamp(us)
+		times[i] = s.Local(us)
 	}
 	return times
 }
@@ -390,10 +388,10 @@ func scheduleInfo(s *schedule.Schedule) *Schedule {
 	info := &Schedule{ID: s.ID, Flow: s.Flow, Input: s.Input, Thread: s.Thread, Title: s.Title, User: s.User, Metadata: s.Meta, Budget: s.Budget,
 		Cron: s.Cron, Zone: s.Zone, Every: time.Duration(s.Every) * time.Microsecond, Start: clock.Stamp(s.Start), Until: clock.Stamp(s.Until), Max: s.Max,
 		CatchUp: CatchUp(s.CatchUp), CatchUpMax: s.Most, Overlap: Overlap(s.Overlap), Paused: s.Paused, By: s.By,
-		Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Updated), Next: stamps(s.Firings(cronExpressions, shownNext)),
+		Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Updated), Next: stamps(s, s.Firings(cronExpressions, shownNext)),
 		Fired: s.Fired, Error: s.Error, Since: clock.Stamp(s.Since)}
 	if len(s.Queue) > 0 {
-		info.Queued = stamps(s.Queue)
+		info.Queued = stamps(s, s.Queue)
 	}
 	for _, f := range s.Recent {
 		info.Recent = append(info.Recent, Firing{At: clock.Stamp(f.At), Until: clock.Stamp(f.Until), Made: clock.Stamp(f.Made), Outcome: f.Outcome,

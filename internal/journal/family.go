@@ -93,6 +93,19 @@ func (r *Run) joined(e Entry, b *Body) {
 	}
 }
 
+// ScheduleMeta is the key of the metadata that names the schedule that has started a
+// thread.
+const ScheduleMeta = "perdure.schedule"
+
+// ForkMeta returns the metadata of a fork of a thread with some: no schedule started it.
+func ForkMeta(meta map[string]string) map[string]string {
+	if meta[ScheduleMeta] != "" {
+		meta = maps.Clone(meta)
+		delete(meta, ScheduleMeta)
+	}
+	return meta
+}
+
 // fork makes the thread a fork of what it was so far: active runs are paused, no
 // worker holds it, and unfinished children belong to the original thread.
 func (t *Thread) fork(e Entry, b *Body) {
@@ -106,6 +119,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 		t.Import, t.Imported = &from, e.Time
 	}
 	t.ID, t.Tenant, t.Created = b.Thread, b.Tenant, e.Time
+	t.Meta = ForkMeta(t.Meta)
 	if b.Title != nil {
 		t.Title = *b.Title
 	}

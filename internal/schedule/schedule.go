@@ -24,6 +24,7 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -223,6 +224,9 @@ func Put(ctx context.Context, t *threads.Tenant, cron Cron, s Schedule) (*Schedu
 			n.Last = max(n.Last, n.Start) // the first one is an interval later
 		}
 		n.plan(cron, now)
+		if n.Until != 0 && n.Until <= now && (old == nil || !n.sameTiming(old)) {
+			return nil, fmt.Errorf("%w: the schedule would end at %v, which is over", fault.ErrInvalid, time.UnixMicro(n.Until).UTC())
+		}
 		if _, ok := n.Timing.Next(cron, now); !ok && (old == nil || !n.sameTiming(old)) {
 			return nil, fmt.Errorf("%w: the schedule would never fire: it ends before its first firing", fault.ErrInvalid)
 		}
@@ -268,7 +272,7 @@ func change(ctx context.Context, t *threads.Tenant, id string, create bool, f fu
 		}
 		switch {
 		case old != nil && !old.reaches(t) && create:
-			return nil, fmt.Errorf("%w: there is another user's schedule %q; choose another id", fault.ErrExists, id)
+			return nil, takenError(id)
 		case old != nil && !old.reaches(t), old == nil && !create:
 			return nil, unknown(id)
 		}
@@ -288,6 +292,16 @@ func change(ctx context.Context, t *threads.Tenant, id string, create bool, f fu
 	}
 	return result, tell(ctx, t.All.Store)
 }
+
+// takenError is the error for the id of another user's schedule.
+type takenError string
+
+func (e takenError) Error() string {
+	return fmt.Sprintf("there is another user's schedule %q; choose another id", string(e))
+}
+
+// Is makes it the error for something that exists.
+func (e takenError) Is(target error) bool { return target == fault.ErrExists }
 
 // tell tells workers that a schedule was changed.
 func tell(ctx context.Context, s store.Store) error {
@@ -399,6 +413,15 @@ func (s *Schedule) Firings(cron Cron, n int) []int64 {
 	return all
 }
 
+// Local returns a time in the zone of the schedule, if JSON can hold it there.
+func (s *Schedule) Local(at int64) time.Time {
+	t := clock.Stamp(at)
+	if local := t.In(s.Location()); local.Year() <= 9999 {
+		return local
+	}
+	return t
+}
+
 // Key returns the idempotency key of a firing.
 func (s *Schedule) Key(at int64) string {
 	return s.ManualKey(time.UnixMicro(at).UTC().Format(time.RFC3339Nano))
@@ -407,16 +430,13 @@ func (s *Schedule) Key(at int64) string {
 // ManualKey returns the idempotency key of a start by hand.
 func (s *Schedule) ManualKey(key string) string { return "schedule/" + s.ID + "/" + s.Life + "/" + key }
 
-// MetaKey is the key of the metadata that names the schedule that has started a thread.
-const MetaKey = "perdure.schedule"
-
 // Metadata returns the metadata of a new thread.
 func (s *Schedule) Metadata() map[string]string {
 	m := maps.Clone(s.Meta)
 	if m == nil {
 		m = map[string]string{}
 	}
-	m[MetaKey] = s.ID
+	m[journal.ScheduleMeta] = s.ID
 	return m
 }
 

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -131,6 +132,23 @@ func TestControl(t *testing.T) {
 		kit.NoErr(t, ada.SetMetadata(ctx, run.Thread, nil, th.Metadata, perdure.Note{}))
 		kit.WantErr(t, "the runtime's own", ada.SetMetadata(ctx, run.Thread, nil, map[string]string{"perdure.schedule": "z"}, perdure.Note{}), perdure.ErrInvalid)
 		kit.WantErr(t, "the runtime's own, removed", ada.SetMetadata(ctx, run.Thread, nil, map[string]string{"perdure.schedule": ""}, perdure.Note{}), perdure.ErrInvalid)
+		// No firing made a fork, or an import.
+		_, err = ada.Fork(ctx, perdure.ForkRequest{Thread: run.Thread, As: "fork"})
+		kit.NoErr(t, err)
+		var export bytes.Buffer
+		kit.NoErr(t, ada.Export(ctx, run.Thread, &export, perdure.ExportOptions{}))
+		_, err = ada.Import(ctx, &export, perdure.ImportOptions{As: "import"})
+		kit.NoErr(t, err)
+		for _, id := range []string{"fork", "import"} {
+			if th, err := ada.Get(ctx, id); err != nil || th.Metadata["perdure.schedule"] != "" || th.Metadata["mine"] != "1" {
+				t.Errorf("the %s has %v: %v", id, th.Metadata, err)
+			}
+		}
+		for th, err := range ada.List(ctx, perdure.ListOptions{Metadata: map[string]string{"perdure.schedule": "s"}}) {
+			if err != nil || th.ID == "fork" || th.ID == "import" {
+				t.Errorf("%s is listed as a firing's: %v", th.ID, err)
+			}
+		}
 		time.Sleep(3 * time.Minute)
 		_, err = ada.ResumeSchedule(ctx, "s")
 		kit.NoErr(t, err)
@@ -234,6 +252,34 @@ func TestBadRequests(t *testing.T) {
 	kit.WantErr(t, "too many", err, perdure.ErrQuota)
 	_, err = rt.NextFirings(context.Background(), "1", 2000)
 	kit.WantErr(t, "too many firings", err, perdure.ErrInvalid)
+}
+
+// TestOver puts schedules again that have ended: as they were, and with other times.
+func TestOver(t *testing.T) {
+	kit.Bubble(t, "", func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, flows()...)
+		until := time.Now().Add(150 * time.Second)
+		once := perdure.ScheduleRequest{ID: "once", Flow: "echo", Input: "x", Every: time.Minute, Start: until, Until: until}
+		two := perdure.ScheduleRequest{ID: "two", Flow: "echo", Input: "x", Every: time.Minute, Until: until}
+		for i, q := range []perdure.ScheduleRequest{once, two} {
+			if s := put(t, k.Runtime, q); len(s.Next) != i+1 {
+				t.Errorf("%s fires at %v", q.ID, s.Next)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		for i, q := range []perdure.ScheduleRequest{once, two} {
+			if s := put(t, k.Runtime, q); len(s.Next) != 0 || s.Fired != i+1 {
+				t.Errorf("%s has fired %d times, and fires at %v", q.ID, s.Fired, s.Next)
+			}
+			q.Every *= 2
+			_, err := k.Runtime.PutSchedule(t.Context(), q)
+			kit.WantErr(t, "other times", err, perdure.ErrInvalid)
+		}
+	})
+	rt := kit.Runtime(t, memstore.New(), perdure.Options{}, flows()...)
+	if at := put(t, rt, perdure.ScheduleRequest{ID: "zone", Cron: "@daily", Zone: "Europe/Berlin"}).Next[0]; at.Hour() != 0 || at.Location().String() != "Europe/Berlin" {
+		t.Errorf("it fires at %v", at)
+	}
 }
 
 // TestEndOfTime: times are those that JSON can hold, also in schedules that were stored

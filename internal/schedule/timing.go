@@ -49,7 +49,7 @@ func (t *Timing) Check(cron Cron) error {
 		return fmt.Errorf("%w: an interval of %v; use %v to ten years", fault.ErrInvalid, every, minEvery)
 	case t.Every != 0 && t.Zone != "":
 		return fmt.Errorf("%w: an interval has no time zone; leave the zone out, or use a cron expression", fault.ErrInvalid)
-	case t.Until != 0 && t.Until <= t.Start:
+	case t.Until != 0 && t.Until < t.Start:
 		return fmt.Errorf("%w: the schedule ends before it starts", fault.ErrInvalid)
 	case t.Every != 0:
 		return nil
@@ -76,7 +76,7 @@ func (t *Timing) location() (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(t.Zone)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; use an IANA name such as Europe/Berlin, and if it is one, import _ \"time/tzdata\"", fault.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w; use an IANA name such as Europe/Berlin; if it is one, the program needs the time zones of its system, or of package time/tzdata", fault.ErrInvalid, err)
 	}
 	zones.Store(t.Zone, loc)
 	return loc, nil

@@ -202,7 +202,7 @@ func (c *Threads) SummariseFork(ctx context.Context, name, from string, at uint6
 	}
 	return c.replaceSummary(ctx, name, func(s Summary, known bool) (Summary, bool) {
 		changes := known && s.Rough && !s.Indexed
-		s.User, s.Flow, s.Meta, s.Status = other.User, other.Flow, other.Meta, other.Status
+		s.User, s.Flow, s.Meta, s.Status = other.User, other.Flow, journal.ForkMeta(other.Meta), other.Status
 		return s, changes
 	})
 }
