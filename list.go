@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
@@ -68,7 +69,7 @@ var listed = []Status{Queued, Running, Suspended, Paused, Blocked, Quarantined, 
 func (o *ListOptions) check() error {
 	switch {
 	case o.Status != "" && !slices.Contains(listed, o.Status):
-		return fmt.Errorf("%w: there is no status %.40q; there are %q", fault.ErrInvalid, o.Status, listed)
+		return fmt.Errorf("%w: there is no status %.40q; there are %s", fault.ErrInvalid, o.Status, strings.Trim(fmt.Sprint(listed), "[]"))
 	case o.AsksOf != nil && len(o.AsksOf) == 0:
 		return fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", fault.ErrInvalid)
 	}

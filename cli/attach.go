@@ -53,7 +53,10 @@ a day, and threads that it was attached to keep a copy.`,
 // upload uploads a file.
 func upload(ctx context.Context, l *link.Link, path string, q perdure.UploadRequest) (*perdure.Upload, error) {
 	f, err := os.Open(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, &exit.Error{Code: exit.NotFound, Err: err}
+	case err != nil:
 		return nil, exit.Usage(err)
 	}
 	defer f.Close()

@@ -34,7 +34,8 @@ func TestFilesAreAttached(t *testing.T) {
 		p.run("", "run", "echo", `[{"text": "list"}]`, "--attach", png).want(exit.OK, "a.png", `"list"`)
 		p.run("", "run", "echo", `{"a": 1}`, "--attach", png).want(exit.BadUsage, "perdure upload")
 		p.run("", "run", "echo", "--attach", dir).want(exit.BadUsage, "is not a file")
-		p.run("", "run", "echo", "--attach", png+"x").want(exit.BadUsage, "no such file")
+		p.run("", "run", "echo", "--attach", png+"x").want(exit.NotFound, "no such file")
+		p.run("", "upload", png+"x").want(exit.NotFound, "no such file")
 		p.run("look\n", "chat", "echo", "--attach", png).want(exit.OK, "a.png")
 
 		var u perdure.Upload

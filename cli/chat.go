@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -50,6 +52,9 @@ conversation; continue it later with --thread.`,
 
 // chat is a conversation on a thread.
 func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string, files []string) error {
+	if flows, err := l.Client.Flows(ctx); err == nil && !slices.Contains(flows, flow) {
+		return a.explain(fmt.Errorf("%w: %q; there are %s", perdure.ErrNoFlow, flow, strings.Join(flows, ", ")))
+	}
 	stop := l.Work(ctx)
 	defer stop()
 	if thread != "" {

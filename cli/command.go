@@ -95,6 +95,9 @@ func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do fu
 			if err := setField(f, in, given.all); err != nil {
 				return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 			}
+			if f.Where == api.InHeader && f.Type.Kind() == reflect.String && in.FieldByIndex(f.Index).String() == "" {
+				return exit.Usage(fmt.Errorf("--%s is empty; give a text, or leave it out", name))
+			}
 		}
 		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 			out, err := client.Do(ctx, l.Client, op, in.Interface().(In))

@@ -25,6 +25,22 @@ func TestAnEmptyIDIsNone(t *testing.T) {
 	})
 }
 
+// TestMistakesAreToldAtOnce, and with the documented exit codes.
+func TestMistakesAreToldAtOnce(t *testing.T) {
+	p := stored(t)
+	for args, want := range map[string]string{
+		"signal t s --key=": "--key is empty", "run echo x --key=": "--key is empty", "schedules run s --key=": "--key is empty",
+		"worker --metrics nonsense": "not an address such as 127.0.0.1:9373", "threads --status nonsense": "there are idle queued running",
+	} {
+		p.run("", strings.Fields(args)...).want(exit.BadUsage, want)
+	}
+	p.run("", "chat", "nosuch").want(exit.NotFound, "unknown flow", "echo")
+	r := p.run("", "serve", "--addr", "nonsense").want(exit.BadUsage, "not an address such as")
+	if strings.Contains(r.err, "insecure") {
+		t.Error(r.err)
+	}
+}
+
 // TestTextThatIsNotUTF8IsRefused wherever it comes from: JSON would change it.
 func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	p := stored(t)

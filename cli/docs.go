@@ -92,11 +92,15 @@ func (a *app) showDoc(c *cobra.Command, topic string) error {
 // of its name if that is unique.
 func findDoc(topic string) (docs.Page, error) {
 	want := strings.TrimPrefix(path.Clean(strings.ToLower(topic)), "docs/")
+	want, _, _ = strings.Cut(want, "#") // as links in pages have it
 	want = strings.TrimSuffix(strings.TrimPrefix(want, "guide/"), ".md")
 	var like []docs.Page
 	known := &cobra.Command{}
 	for _, p := range allDocs() {
 		if want == p.Name || want == strings.ToLower(strings.TrimSuffix(path.Base(p.File), ".md")) && !strings.HasPrefix(p.Name, "adr") {
+			return p, nil
+		}
+		if number, _, _ := strings.Cut(path.Base(p.File), "-"); path.Dir(p.File) == "guide" && strings.TrimLeft(want, "0") == strings.TrimLeft(number, "0") {
 			return p, nil
 		}
 		if strings.HasPrefix(p.Name, want) {

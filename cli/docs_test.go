@@ -24,7 +24,7 @@ func TestDocsAreInTheProgram(t *testing.T) {
 			t.Errorf("docs %s prints %q, %v", page.Name, got, err)
 		}
 	}
-	for _, topic := range []string{"concep", "CONCEPTS", "01-concepts", "guide/01-concepts.md", "docs/guide/01-concepts.md"} {
+	for _, topic := range []string{"concep", "CONCEPTS", "01-concepts", "guide/01-concepts.md", "docs/guide/01-concepts.md", "1", "concepts#workers-and-leases"} {
 		p.run("", "docs", topic).want(exit.OK, "# Concepts\n")
 	}
 	p.run("", "docs", "adr/0027").want(exit.OK, "# ")

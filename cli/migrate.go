@@ -87,8 +87,11 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 		a.term.Printf("This migration to %s was completed before.\n", safe.Line(report.To))
 		return nil
 	}
-	a.term.Printf("Moved %s to %s and verified them: %d entries, %d cells, %d bytes. %s due.\n", terminal.Count(report.Threads, "thread", "threads"),
-		safe.Line(report.To), report.Entries, report.Cells, report.Bytes, terminal.Count(report.Hints, "flow of a thread is", "flows of threads are"))
+	a.term.Printf("Moved to %s and verified: %s, %d entries, %d cells, %d bytes.\n",
+		safe.Line(report.To), terminal.Count(report.Threads, "thread", "threads"), report.Entries, report.Cells, report.Bytes)
+	if report.Hints > 0 {
+		a.term.Printf("%s for a worker of the new store.\n", terminal.Count(report.Hints, "thread waits", "threads wait"))
+	}
 	return nil
 }
 

@@ -60,6 +60,9 @@ answer or a signal.`,
 		if err := f.fill(a, args); err != nil {
 			return err
 		}
+		if flags.Changed("key") && f.q.Key == "" {
+			return exit.Usage(errors.New("--key is empty; give a text, or leave it out"))
+		}
 		if f.detach && f.watch {
 			return exit.Usage(errors.New("give --watch or --detach, not both"))
 		}

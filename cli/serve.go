@@ -66,6 +66,9 @@ listens, is not ready, and tries again until it is.`,
 				return err
 			}
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
+			if _, _, err := net.SplitHostPort(address); err != nil {
+				return exit.Usage(fmt.Errorf("--addr: %q is not an address such as 127.0.0.1:7373: %w", address, err))
+			}
 			if err := server.CheckListen(address, authed, insecure); err != nil {
 				return exit.Usage(fmt.Errorf("%w; use --insecure if that is what you want", err))
 			}
@@ -386,6 +389,9 @@ address may read /metrics there.`,
 // serveMetrics serves the metrics of a worker until the function that it returns is
 // called.
 func (a *app) serveMetrics(ctx context.Context, address string, h http.Handler) (stop func(), err error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, exit.Usage(fmt.Errorf("--metrics: %q is not an address such as 127.0.0.1:9373: %w", address, err))
+	}
 	l, err := listen(ctx, "metrics", address)
 	if err != nil {
 		return nil, err

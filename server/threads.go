@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -68,7 +69,7 @@ func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) 
 		return nil, err
 	}
 	if in.Status != "" && in.Status != perdure.Idle && !slices.Contains(statuses, in.Status) {
-		return nil, api.Invalid("query status: there is no %.40q; there are %q", in.Status, append([]perdure.Status{perdure.Idle}, statuses...))
+		return nil, api.Invalid("query status: there is no %.40q; there are %s", in.Status, strings.Trim(fmt.Sprint(append([]perdure.Status{perdure.Idle}, statuses...)), "[]"))
 	}
 	if slices.Contains(in.AsksOf, "") {
 		return nil, api.Invalid("query asks_of: it is empty; name who, or leave it out for anyone")

@@ -108,9 +108,10 @@ export class Perdure {
     return this.request("POST /v1/threads/{thread}/runs/{run}/cancel", { path: { thread, run }, body: { reason }, ...options });
   }
 
-  /** Sends a named event to a thread. */
-  signal(thread: string, name: string, value?: unknown, options?: Signal): Promise<undefined> {
-    return this.request("POST /v1/threads/{thread}/signals/{name}", { path: { thread, name }, body: { value }, ...options });
+  /** Sends a named event to a thread: with a key, only once. */
+  signal(thread: string, name: string, value?: unknown, { key, ...more }: Signal & { key?: string } = {}): Promise<undefined> {
+    const headers = key === undefined ? undefined : { "Idempotency-Key": key };
+    return this.request("POST /v1/threads/{thread}/signals/{name}", { path: { thread, name }, body: { value }, headers, ...more });
   }
 
   /** Creates a thread that shares the past of another. */

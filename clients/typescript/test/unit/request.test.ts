@@ -90,6 +90,9 @@ test("a write without a key is sent once, and one with a key again with the same
     expect(new Set(seen.map((one) => one.headers["Idempotency-Key"])).size).toBe(1);
     expect(seen[0]?.headers["Idempotency-Key"] !== undefined).toBe(takesKey(route));
   }
+  const { fetch, seen } = fake(lost);
+  await expect(new Perdure({ url, fetch, retry: { maxAttempts: 1 } }).signal("t", "paid", 1, { key: "mine" })).rejects.toMatchObject({ type: "offline" });
+  expect(seen[0]?.headers["Idempotency-Key"]).toBe("mine");
 });
 
 test("an answer that is cut off in the middle is asked for again", async () => {
