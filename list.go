@@ -163,7 +163,9 @@ type Counts struct {
 }
 
 // Count counts the tenant's threads without reading those at rest. A thread whose
-// status changes meanwhile may count twice or not at all.
+// status changes meanwhile may count twice or not at all, and one whose restore from the
+// archive was cut off may count until it is restored. It takes about a second for a
+// million threads.
 func (r *Runtime) Count(ctx context.Context) (*Counts, error) {
 	statuses, asks, err := r.tenant.Count(ctx)
 	if err != nil {

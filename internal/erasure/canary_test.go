@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/migrate"
 	"github.com/perdure/perdure/internal/natstest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/redistest"
@@ -238,5 +241,52 @@ func TestNothingOfAnErasedUserIsAnywhere(t *testing.T) {
 			kit.NoErr(t, e.Close())
 			look("after Close")
 		})
+	}
+}
+
+// TestMigratedToAnotherStream: a server of NATS keeps old versions of cells and deleted ones
+// in its files. They are not in the stream that the store is migrated to, and go with the
+// old one.
+func TestMigratedToAnotherStream(t *testing.T) {
+	server := natstest.Start(t, natstest.Config{})
+	open := func(stream string) store.Store {
+		s, err := store.Open(t.Context(), natstest.With(server.URL(), "stream", stream))
+		kit.NoErr(t, err)
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	from, to := open("old"), open("new")
+	gone, stays := kit.NewCanary(), kit.NewCanary()
+	rt := kit.Runtime(t, from, perdure.Options{})
+	for user, c := range map[string]*kit.Canary{"ann": gone, "bob": stays} {
+		_, err := rt.Create(t.Context(), perdure.CreateRequest{Thread: "t-" + user, User: user, Title: c.In("title"), Metadata: map[string]string{"m": c.In("metadata")}})
+		kit.NoErr(t, err)
+	}
+	_, err := rt.EraseUser(t.Context(), "ann", perdure.EraseUserOptions{})
+	kit.NoErr(t, err)
+	if len(filesWith(t, server.Dir, gone)) == 0 {
+		t.Error("the server has cleaned its files by itself: the migration shows nothing")
+	}
+
+	_, err = migrate.Run(t.Context(), from, to, migrate.Options{To: "new", Grace: 1})
+	kit.NoErr(t, err)
+	kit.NoErr(t, from.Close())
+	nc, err := natsclient.Connect(server.URL())
+	kit.NoErr(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	kit.NoErr(t, err)
+	kit.NoErr(t, js.DeleteStream(t.Context(), "old"))
+	for begun := time.Now(); len(filesWith(t, server.Dir, gone)) > 0; time.Sleep(20 * time.Millisecond) { // the server may do it in the background
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("it is in %q", filesWith(t, server.Dir, gone))
+		}
+	}
+	if len(filesWith(t, server.Dir, stays)) == 0 {
+		t.Error("nothing is there of the user who stays")
+	}
+	th, err := kit.Runtime(t, to, perdure.Options{}).Get(t.Context(), "t-bob")
+	if err != nil || th.Title != stays.In("title") {
+		t.Errorf("the thread that stays: %+v, %v", th, err)
 	}
 }

@@ -52,3 +52,39 @@ func TestAThreadWhoseEraseFailedGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// A thread at rest whose erase failed is there, and a fork says what keeps it from being
+// forked.
+func TestAForkAfterAnEraseThatFailed(t *testing.T) {
+	refused := 0
+	for n := 1; n <= 4; n++ {
+		kit.Bubble(t, fmt.Sprint(n), func(t *testing.T) {
+			s := memstore.New()
+			rt := kit.Runtime(t, s, perdure.Options{})
+			_, err := rt.Create(t.Context(), perdure.CreateRequest{Thread: "t"})
+			kit.NoErr(t, err)
+			full := faulty.New(s, func(c faulty.Call) faulty.Fault {
+				if c.W >= n {
+					return faulty.FailBefore
+				}
+				return faulty.None
+			})
+			if err := kit.Runtime(t, full, perdure.Options{}).Erase(t.Context(), "t", perdure.EraseOptions{}); err == nil {
+				t.Fatal("the erase succeeds")
+			}
+			if _, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "copy"}); err != nil {
+				kit.WantErr(t, "a fork", err, perdure.ErrBusy)
+				refused++
+				title := "kept"
+				kit.NoErr(t, rt.SetMetadata(t.Context(), "t", &title, nil, perdure.Note{}))
+				_, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "copy"})
+				kit.NoErr(t, err)
+			}
+			kit.NoErr(t, rt.Erase(t.Context(), "t", perdure.EraseOptions{Dependents: true}))
+			kit.WantNothing(t, s)
+		})
+	}
+	if refused == 0 {
+		t.Error("no erase left anything that keeps the thread from being forked")
+	}
+}

@@ -106,7 +106,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 			return nil, err
 		}
 	}
-	for range 10 {
+	for try := range 10 {
 		if name, err = r.createFork(ctx, from, q); err == nil {
 			err = r.beginFork(ctx, from, name, q, edits)
 		}
@@ -121,6 +121,9 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if gone, goneErr := r.threads.IsErased(ctx, from); gone || goneErr != nil {
 			err = errors.Join(err, goneErr)
 			break
+		}
+		if try == 9 {
+			err = fmt.Errorf("%w: an erase of thread %s was begun and has not ended; erase it again, or change its title to keep it, and then fork it", fault.ErrBusy, q.Thread)
 		}
 	}
 	if err != nil {
