@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server/internal/feed"
+	"github.com/perdure/perdure/store"
 )
 
 func (s *Server) eventRoutes() {
@@ -227,6 +228,17 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *Call, run 
 	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, found: run, after: run.Seq - 1, ours: true, wait: true, deltas: true})
 }
 
+// attendTime bounds how long a stream waits to hear the deltas of other processes. It
+// begins without them if the store's engine does not respond.
+const attendTime = 2 * time.Second
+
+// attend waits until this process hears what others say.
+func (c *Call) attend(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, attendTime)
+	defer cancel()
+	store.Attend(ctx, threads.Behind(c.Runtime).All.Store)
+}
+
 // follow responds with a stream.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *Call, v view) error {
 	leave, err := s.admitStream(c)
@@ -248,6 +260,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view)
 		return err
 	}
 	rd.life, rd.tag = v.life, v.tag
+	if v.deltas {
+		c.attend(ctx)
+	}
 	rd.nowhere = v.run == api.Newest && !v.back
 	run, err := v.find(ctx, c)
 	if err != nil {

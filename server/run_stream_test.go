@@ -675,3 +675,37 @@ func TestLateReadersGetWhatWasSaid(t *testing.T) {
 		readers.Wait()
 	})
 }
+
+// attentive is a store that tells when a stream waits to hear other processes.
+type attentive struct {
+	store.Store
+	attend func()
+}
+
+func (a *attentive) Unwrap() store.Store    { return a.Store }
+func (a *attentive) Attend(context.Context) { a.attend() }
+
+// TestStreamsAttendFirst looks at when streams wait to hear the deltas of other processes:
+// before the run that they start, and before they begin.
+func TestStreamsAttendFirst(t *testing.T) {
+	on := &attentive{Store: memstore.New()}
+	s := servertest.NewOn(t, on, server.Options{}, testFlows()...)
+	before := make(chan error, 10) // what there was of the thread
+	on.attend = func() {
+		_, err := s.Runtime.Get(context.Background(), "a")
+		before <- err
+	}
+	s.Do("POST", "/v1/threads/a/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").Want(200)
+	if err := <-before; !errors.Is(err, perdure.ErrNoThread) {
+		t.Errorf("a run was started before its stream could hear it: %v", err)
+	}
+	<-before // of its stream
+	s.Open("/v1/threads/a/events?deltas=no").Until("ended")
+	if len(before) > 0 {
+		t.Error("a stream without deltas waited for them")
+	}
+	s.Open("/v1/threads/a/events").Until("ended")
+	if len(before) != 1 {
+		t.Error("a stream did not wait until it hears other processes")
+	}
+}

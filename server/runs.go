@@ -80,6 +80,9 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, threa
 	if err := s.checkInput(in.Flow, in.Input); err != nil {
 		return err
 	}
+	if wantsStream(r) {
+		c.attend(r.Context()) // before its first delta
+	}
 	run, err := c.Runtime.Start(r.Context(), q)
 	if err != nil {
 		return err

@@ -97,6 +97,20 @@ func Hear(ctx context.Context, s Store, topic string, hear func(message []byte))
 	}
 }
 
+// Attentive is the upgrade of a Caster that does not hear other handles at once.
+type Attentive interface {
+	// Attend returns when Hear hears what other handles cast from then on, or when
+	// ctx ends.
+	Attend(ctx context.Context)
+}
+
+// Attend calls Attentive.Attend if s has it.
+func Attend(ctx context.Context, s Store) {
+	if a, ok := As[Attentive](s); ok {
+		a.Attend(ctx)
+	}
+}
+
 // listenBuffer is how many messages a loop over Listen may lag before it loses some.
 const listenBuffer = 256
 

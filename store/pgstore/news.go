@@ -38,7 +38,9 @@ type news struct {
 	quiet atomic.Int64 // for how long after that nothing needs to be told: nobody listened lately
 	fresh atomic.Bool  // somebody has begun to listen since the last look
 
-	once  sync.Once
+	once, attended sync.Once
+
+	known chan struct{} // closed when all others have had time to see that this handle listens
 	up    atomic.Int64  // when the connection began to listen; 0 while there is none
 	pid   atomic.Uint32 // of its backend
 	ended sync.WaitGroup
@@ -66,7 +68,7 @@ const (
 )
 
 func newNews(s *Store, listen *pgx.ConnConfig, g *gate) *news {
-	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, gate: g, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), names: map[string]struct{}{}, open: map[string][]string{}}
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, gate: g, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), known: make(chan struct{}), names: map[string]struct{}{}, open: map[string][]string{}}
 	n.ended.Go(n.tell)
 	n.ended.Go(n.follow)
 	return n
@@ -329,6 +331,8 @@ func (n *news) hearOnce(ctx context.Context) bool {
 	defer n.pid.Store(0)
 	defer n.up.Store(0)
 	n.s.WakeAll() // for what was told before
+	// Those who saw that nobody listens look again after this time at the latest.
+	time.AfterFunc(presencePace, n.beKnown)
 	here := base64.RawStdEncoding.EncodeToString(append(binary.AppendUvarint([]byte(n.id), 0), toldHere, 0, 0))
 	if _, err := c.Exec(bounded, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", n.channel(), here); err != nil {
 		return true
@@ -342,6 +346,9 @@ func (n *news) hearOnce(ctx context.Context) bool {
 		n.told(senders, note.Payload)
 	}
 }
+
+// beKnown ends the waiting of Attend.
+func (n *news) beKnown() { n.attended.Do(func() { close(n.known) }) }
 
 // sender is what is known of another handle.
 type sender struct {

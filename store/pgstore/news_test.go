@@ -136,6 +136,42 @@ func TestListenersAnnounceThemselves(t *testing.T) {
 	until(openSchema(t, url), func() store.Store { return sender })
 }
 
+// TestAttend has a sender that has just seen that nobody listens, and would not send for
+// a while. What it casts once the listener has attended arrives nevertheless, all of it.
+func TestAttend(t *testing.T) {
+	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sender, listener := openSchema(t, url), openSchema(t, url)
+	heard := make(chan string, 1000)
+	go listener.Hub.Hear(ctx, "topic", func(m []byte) { heard <- string(m) })
+	for got := false; !got; { // what a handle casts itself is heard before Cast returns
+		if err := listener.Hub.Cast(ctx, "topic", []byte("own")); err != nil {
+			t.Fatal(err)
+		}
+		got = len(heard) > 0
+	}
+	for !pgstore.Unheard(sender) {
+		if err := store.Cast(ctx, sender, "topic", []byte("nobody hears this")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.Attend(ctx, listener)
+	if err := store.Cast(ctx, sender, "topic", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case m := <-heard:
+			if m == "first" {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("a message that was cast after the listener attended is lost")
+		}
+	}
+}
+
 // TestBouncer runs the contract, or with -short its hardest case, through a pooler
 // that may run each transaction on another connection.
 func TestBouncer(t *testing.T) {

@@ -71,6 +71,9 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Watcher = (*Store)(nil)
 	_ store.Caster  = (*Store)(nil)
+
+	_ store.Attentive = (*Store)(nil)
+
 	_ store.Durable = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 

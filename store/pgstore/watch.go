@@ -36,6 +36,21 @@ func (s *Store) Hear(ctx context.Context, topic string, hear func(message []byte
 	s.Hub.Hear(ctx, topic, hear)
 }
 
+// Attend implements store.Attentive. It waits until the handle listens and no other can
+// still believe that nobody does, which takes a fraction of a second, once. A handle that
+// cannot listen does not wait.
+func (s *Store) Attend(ctx context.Context) {
+	s.news.start()
+	if s.news.listen == nil {
+		return
+	}
+	select {
+	case <-s.news.known:
+	case <-s.life.Done():
+	case <-ctx.Done():
+	}
+}
+
 // newInterval is the interval of polling just after a handle began to listen, when
 // others may not have noticed yet.
 const newInterval = 50 * time.Millisecond
