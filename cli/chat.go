@@ -52,7 +52,11 @@ conversation; continue it later with --thread.`,
 
 // chat is a conversation on a thread.
 func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string, files []string) error {
-	if flows, err := l.Client.Flows(ctx); err == nil && !slices.Contains(flows, flow) {
+	switch flows, err := l.Client.Flows(ctx); {
+	case errors.Is(err, api.ErrScope): // it may not ask, but talk
+	case err != nil:
+		return err
+	case !slices.Contains(flows, flow):
 		return a.explain(fmt.Errorf("%w: %q; there are %s", perdure.ErrNoFlow, flow, strings.Join(flows, ", ")))
 	}
 	stop := l.Work(ctx)

@@ -28,8 +28,10 @@ func TestAnEmptyIDIsNone(t *testing.T) {
 // TestMistakesAreToldAtOnce, and with the documented exit codes.
 func TestMistakesAreToldAtOnce(t *testing.T) {
 	p := stored(t)
+	p.run("", "run", "echo", "x").want(exit.OK) // makes the store
 	for args, want := range map[string]string{
-		"signal t s --key=": "--key is empty", "run echo x --key=": "--key is empty", "schedules run s --key=": "--key is empty",
+		"migrate --from sqlite:x.db --to sqlite:x.db": "the same store",
+		"signal t s --key=":                           "--key is empty", "run echo x --key=": "--key is empty", "schedules run s --key=": "--key is empty",
 		"worker --metrics nonsense": "not an address such as 127.0.0.1:9373", "threads --status nonsense": "there are idle queued running",
 	} {
 		p.run("", strings.Fields(args)...).want(exit.BadUsage, want)

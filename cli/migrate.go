@@ -40,6 +40,9 @@ If a store is sealed, set PERDURE_FROM_KEYS or PERDURE_TO_KEYS to its key ring.`
 			if from == "" || to == "" {
 				return exit.Usage(errors.New("name both stores with --from and --to"))
 			}
+			if from == to {
+				return exit.Usage(errors.New("--from and --to name the same store"))
+			}
 			return a.migrate(c.Context(), from, to)
 		},
 	}
