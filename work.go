@@ -20,6 +20,7 @@ type WorkerInfo struct {
 	Flows   []string  `json:"flows,omitempty"`   // that it has; only the first ones if their names exceed 4 KiB
 	More    bool      `json:"more,omitempty"`    // it has other flows too
 	Started time.Time `json:"started,omitzero"`  // by its clock
+	Until   time.Time `json:"until,omitzero"`    // when its lease ends, and others take over its runs, unless it renews it before
 }
 
 // Workers returns the workers of the store, which all tenants share, ordered by

@@ -55,6 +55,7 @@ type Info struct {
 	Flows   []string  `json:"flows,omitempty"`
 	More    bool      `json:"more,omitempty"`
 	Started time.Time `json:"started,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
 }
 
 // Living returns the live workers of the store, ordered by id.
@@ -69,11 +70,12 @@ func (s *Staff) Living(ctx context.Context) ([]Info, error) {
 // infos returns what workers say about themselves.
 func infos(leases []lease.Worker) []Info {
 	all := make([]Info, len(leases))
+	now := clock.Now().UTC()
 	for i, l := range leases {
 		if json.Unmarshal(l.Info, &all[i]) != nil {
 			all[i] = Info{} // an older version says less
 		}
-		all[i].ID, all[i].Host = l.ID, l.Host
+		all[i].ID, all[i].Host, all[i].Until = l.ID, l.Host, now.Add(l.Left)
 	}
 	return all
 }
