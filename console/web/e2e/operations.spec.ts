@@ -1,4 +1,5 @@
-import { rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -7,11 +8,15 @@ import { shoot, Stage, until, useBrowser } from "./stage";
 let stage: Stage;
 let admin: string;
 const open = useBrowser();
+const archive = mkdtempSync(join(tmpdir(), "perdure-archive-"));
 beforeAll(async () => {
-  stage = await Stage.serve();
+  stage = await Stage.serve("--archive", `file:${archive}`);
   admin = stage.token("root", "--scopes", "admin");
 });
-afterAll(() => stage?.end());
+afterAll(async () => {
+  await stage?.end();
+  rmSync(archive, { recursive: true, force: true });
+});
 
 async function signIn(page: Page, path: string, token: string) {
   await page.goto(stage.url + path);
@@ -106,6 +111,57 @@ test("a chain is verified", async () => {
   await page.getByRole("button", { name: "Verify" }).click();
   await page.getByText(/The chain of \d+ entries is intact/).waitFor();
   await shoot(page, "operations-archive");
+});
+
+test("a schedule is created, changed without losing what the form does not show, and deleted", async () => {
+  type Schedule = Record<"every" | "flow" | "input" | "overlap" | "metadata" | "title", unknown>;
+  const schedule = (id: string) => stage.api<Schedule>("GET", `/v1/schedules/${id}`, undefined, admin);
+  await stage.api("PUT", "/v1/schedules/weekly", { flow: "echo", input: "hello", every: "7d", metadata: { team: "ops" } }, admin);
+  const page = await open();
+  await signIn(page, "/console/operations?tab=schedules", admin);
+  await page.getByRole("button", { name: "Change weekly" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Every").fill("often");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByRole("alert").waitFor(); // the server refuses it, in words
+  await dialog.getByLabel("Every").fill("14d");
+  await dialog.getByLabel("If the last run has not ended").selectOption("queue");
+  await shoot(page, "operations-schedule");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: /weekly.*every 14d/ }).waitFor();
+  expect(await schedule("weekly")).toMatchObject({ flow: "echo", input: "hello", every: "14d", overlap: "queue", metadata: { team: "ops" } });
+
+  await page.getByRole("button", { name: "Create a schedule" }).click();
+  await dialog.getByLabel("Name").fill("orders");
+  await dialog.getByLabel("Flow").selectOption("order");
+  await dialog.getByLabel("Cron").fill("0 9 * * MON-FRI");
+  await dialog.getByLabel("item").fill("tea");
+  await dialog.getByLabel("count").fill("1.5");
+  await dialog.getByRole("button", { name: "Create", exact: true }).click();
+  await dialog.getByText("must be a whole number").waitFor();
+  await dialog.getByLabel("count").fill("3");
+  await dialog.getByRole("button", { name: "Create", exact: true }).click();
+  await page.getByRole("row", { name: /orders.*0 9 \* \* MON-FRI UTC/ }).waitFor();
+  expect(await schedule("orders")).toMatchObject({ flow: "order", input: { item: "tea", count: 3 } });
+  await shoot(page, "operations-schedules");
+
+  await page.getByRole("button", { name: "Delete weekly" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await expect.poll(() => page.getByRole("row", { name: /weekly/ }).count()).toBe(0);
+});
+
+test("an archived thread says so, and is restored from its page", async () => {
+  const thread = await stage.run("echo", "hello", { title: "Old news" }, admin);
+  await until(async () => (await status(thread)) === "succeeded", () => "the echo");
+  await stage.api("POST", `/v1/threads/${thread}/archive`, {}, admin);
+  const page = await open();
+  await signIn(page, `/console/threads/${thread}`, admin);
+  await page.getByRole("heading", { name: "This thread is in the archive" }).waitFor();
+  await shoot(page, "thread-archived");
+  await page.getByRole("button", { name: "Restore it" }).click();
+  await page.getByRole("heading", { name: "Old news" }).waitFor();
+  await expect.poll(() => page.getByRole("treeitem").count()).toBeGreaterThan(0);
+  expect(await page.getByRole("alert").count()).toBe(0);
 });
 
 test("a run that kills its workers is quarantined, and goes on after a retry", async () => {

@@ -1,6 +1,6 @@
 import { useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { Problem, signIn } from "@/api/client";
+import { Problem, signIn, signOut } from "@/api/client";
 import { queryClient } from "@/api/queries";
 import { keepDraftsOf } from "@/app/draft";
 import { basePath } from "@/app/place";
@@ -28,7 +28,13 @@ export default function Login() {
     setBusy(true);
     setError(undefined);
     try {
-      keepDraftsOf(await signIn(token));
+      const me = await signIn(token);
+      if (!me.scopes.some((scope) => scope === "read" || scope === "admin")) {
+        await signOut();
+        setError(`This token may ${me.scopes.join(" and ") || "do nothing"}, but not read, so there is nothing to see with it. Ask for one with the scope read.`);
+        return setBusy(false);
+      }
+      keepDraftsOf(me);
       queryClient.clear(); // another person may have looked before
       const path = returnPath(to);
       router.history.push(basePath + path);

@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
-import { CalendarClock } from "lucide-react";
+import { CalendarClock, Pencil, Plus, Trash2 } from "lucide-react";
+import { useState } from "react";
 import { api, type Schemas } from "@/api/client";
 import { useCan } from "@/api/queries";
 import type { Tone } from "@/lib/status";
@@ -11,6 +12,7 @@ import { Cell, Panel, Row, Table } from "@/ui/Table";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
 import { useDoing, useSchedules } from "./queries";
+import { DeleteSchedule, ScheduleDialog } from "./ScheduleDialog";
 
 type Schedule = Schemas["Schedule"];
 
@@ -33,16 +35,33 @@ export function Schedules() {
     "No run could be started",
     (schedule: string) => api.post("/v1/schedules/{schedule}/trigger", { path: { schedule } }),
   );
+  const [editing, setEditing] = useState<Schedule | "new">();
+  const [deleting, setDeleting] = useState<string>();
+  const create = mayRun && (
+    <Button icon={<Plus aria-hidden />} onClick={() => setEditing("new")}>
+      Create a schedule
+    </Button>
+  );
+  const dialogs = (
+    <>
+      {editing && <ScheduleDialog schedule={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}
+      {deleting && <DeleteSchedule schedule={deleting} onClose={() => setDeleting(undefined)} />}
+    </>
+  );
   if (list.error) return <Failed error={list.error} again={() => void list.refetch()} />;
   if (!list.data) return <Loading what="the schedules" />;
   if (list.data.schedules.length === 0)
     return (
-      <Empty icon={<CalendarClock aria-hidden />} title="There are no schedules" command="perdure schedules add NAME FLOW INPUT --cron '0 9 * * MON-FRI'">
-        A schedule starts a flow at given times, by a cron expression or every so often.
-      </Empty>
+      <>
+        <Empty icon={<CalendarClock aria-hidden />} title="There are no schedules" command="perdure schedules add NAME FLOW INPUT --cron '0 9 * * MON-FRI'">
+          A schedule starts a flow at given times, by a cron expression or every so often.
+          {create && <div className="mt-3 flex justify-center">{create}</div>}
+        </Empty>
+        {dialogs}
+      </>
     );
   return (
-    <Panel title="Schedules">
+    <Panel title="Schedules" actions={create}>
       <Table label="Schedules" head={["Schedule", "Starts", "State", "Next", "Last", ""]}>
         {list.data.schedules.map((one) => (
           <Row key={one.id}>
@@ -50,10 +69,12 @@ export function Schedules() {
               <Line text={one.id} />
             </Cell>
             <Cell className="max-w-60">
-              <Line text={one.flow} />
-              <span className="text-xs text-soft">
+              <div className="flex">
+                <Line text={one.flow} />
+              </div>
+              <div className="flex text-xs text-soft">
                 <Line text={timesOf(one)} />
-              </span>
+              </div>
             </Cell>
             <Cell>
               <State of={one} />
@@ -66,7 +87,7 @@ export function Schedules() {
             </Cell>
             <Cell className="text-right whitespace-nowrap">
               {mayRun && (
-                <>
+                <div className="flex items-center justify-end gap-1">
                   <Button size="small" look="quiet" aria-label={`Run ${one.id} now`} onClick={() => run.mutate(one.id)}>
                     Run now
                   </Button>
@@ -79,12 +100,15 @@ export function Schedules() {
                       Pause
                     </Button>
                   )}
-                </>
+                  <Button size="small" look="quiet" icon={<Pencil aria-hidden />} aria-label={`Change ${one.id}`} onClick={() => setEditing(one)} />
+                  <Button size="small" look="quiet" icon={<Trash2 aria-hidden />} aria-label={`Delete ${one.id}`} onClick={() => setDeleting(one.id)} />
+                </div>
               )}
             </Cell>
           </Row>
         ))}
       </Table>
+      {dialogs}
     </Panel>
   );
 }
@@ -121,7 +145,7 @@ function State({ of: one }: { of: Schedule }) {
 function Next({ of: one }: { of: Schedule }) {
   if (one.paused) return null;
   return (
-    <ol aria-label={`Next firings of ${one.id}`} className="text-xs">
+    <ol aria-label={`Next firings of ${one.id}`} className="py-1.5 text-xs">
       {one.next.map((at, n) => (
         <li key={at} className={n ? "text-faint" : undefined}>
           <Time at={at} />

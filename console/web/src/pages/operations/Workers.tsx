@@ -27,7 +27,7 @@ export function Workers() {
       )}
       {live.length > 0 && (
         <Panel title="Workers">
-          <Table label="Workers" head={["Worker", ...(hosts ? ["Host", "Process"] : []), "Code", "Flows", "Since"]}>
+          <Table label="Workers" head={["Worker", ...(hosts ? ["Host", "Process"] : []), "Code", "Flows", "Since", "Lease ends"]}>
             {live.map((worker) => (
               <Row key={worker.id}>
                 <Cell className="font-mono text-xs" title={worker.id}>
@@ -55,13 +55,15 @@ export function Workers() {
                   </span>
                 </Cell>
                 <Cell className="whitespace-nowrap">{worker.started && <Time at={worker.started} />}</Cell>
+                <Cell className="whitespace-nowrap">{worker.until && <Time at={worker.until} />}</Cell>
               </Row>
             ))}
           </Table>
+          <p className="border-t border-line px-4 py-2 text-xs text-soft">A worker renews its lease while it lives. When a lease ends, others take over what its worker was doing.</p>
         </Panel>
       )}
       <Queues />
-      <Working />
+      <Working until={new Map(live.map((worker) => [worker.id, worker.until]))} />
     </>
   );
 }
@@ -91,13 +93,13 @@ function Queues() {
   );
 }
 
-function Working() {
+function Working({ until }: { until: ReadonlyMap<string, string | undefined> }) {
   const working = useWorking();
   const threads = working.data?.threads ?? [];
   if (!threads.length) return null;
   return (
     <Panel title="Being executed now">
-      <Table label="Being executed now" head={["Thread", "Flow", "Step", "Worker", "Last change"]}>
+      <Table label="Being executed now" head={["Thread", "Flow", "Step", "Worker", "Held until", "Last change"]}>
         {threads.map((thread) => (
           <Row key={thread.id}>
             <Cell className="max-w-80">
@@ -115,6 +117,9 @@ function Working() {
               {thread.why?.worker?.slice(0, 8)}
             </Cell>
             <Cell className="whitespace-nowrap">
+              {thread.why?.worker && <Held until={until.get(thread.why.worker)} />}
+            </Cell>
+            <Cell className="whitespace-nowrap">
               <Time at={thread.updated} />
             </Cell>
           </Row>
@@ -123,3 +128,6 @@ function Working() {
     </Panel>
   );
 }
+
+/** Until when a worker may keep what it executes. */
+const Held = ({ until }: { until: string | undefined }) => (until ? <Time at={until} /> : <span className="text-soft">its worker is gone</span>);

@@ -1,18 +1,12 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { ArrowLeft, Bot, MessagesSquare, Play, Workflow } from "lucide-react";
-import type { Schemas } from "@/api/client";
 import { useCan, useFlows } from "@/api/queries";
-import type { Schema } from "@/lib/schema";
 import { cx } from "@/lib/cx";
+import type { Flow } from "@/lib/flow";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Page } from "@/ui/Page";
 import { Line } from "@/ui/Text";
 import { StartForm } from "./StartForm";
-
-/** A flow with what is known about its input. */
-export type Flow = Schemas["FlowInfo"] & { agent?: boolean; input?: unknown };
-
-export const inputSchema = (flow: Flow): Schema | undefined => (flow.agent ? { type: "string", title: "Message" } : (flow.input as Schema | undefined));
 
 /** Starts a flow. */
 export default function Start() {

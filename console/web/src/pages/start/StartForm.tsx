@@ -6,6 +6,7 @@ import { api } from "@/api/client";
 import { onSend, SendKeys } from "@/asks/Answer";
 import { FaultList, useValue, type ValueDraft, Views } from "@/asks/ValueEditor";
 import { useDraft } from "@/app/draft";
+import { type Flow, inputSchema } from "@/lib/flow";
 import { faultsText } from "@/lib/schema";
 import { oneLine, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -13,7 +14,6 @@ import { Code } from "@/ui/Code";
 import { Field, Input } from "@/ui/Field";
 import { SchemaForm } from "@/ui/SchemaForm";
 import { sayError } from "@/ui/Toast";
-import { type Flow, inputSchema } from "./Start";
 
 interface Draft {
   input?: ValueDraft;

@@ -1,5 +1,6 @@
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { Problem } from "@/api/client";
 import { useThread, useThreadState } from "@/api/queries";
 import { useHotkeys } from "@/app/hotkeys";
 import { heard as heardIn } from "@/chat/said";
@@ -12,6 +13,7 @@ import { SidePanel } from "@/ui/SidePanel";
 import { type Tab, TabPanel, Tabs } from "@/ui/Tabs";
 import { useNow } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
+import { Archived } from "./Archived";
 import { Conversation } from "./Conversation";
 import { Family } from "./Family";
 import { Header } from "./Header";
@@ -31,10 +33,11 @@ const nothing: ReadonlySet<string> = new Set();
 
 export default function Thread() {
   const { thread: id } = useParams({ from: "/shell/threads/$thread" });
-  return <OneThread key={id} id={id} />;
+  const [lives, setLives] = useState(0); // a thread that came back is read anew
+  return <OneThread key={`${id} ${lives}`} id={id} onRestored={() => setLives(lives + 1)} />;
 }
 
-function OneThread({ id }: { id: string }) {
+function OneThread({ id, onRestored }: { id: string; onRestored(): void }) {
   const place = useSearch({ strict: false }) as Place;
   const navigate = useNavigate();
   const log = useThreadLog(id);
@@ -63,6 +66,8 @@ function OneThread({ id }: { id: string }) {
     document.title = `${oneLine(thread.data?.title || id, 200)} – Perdure`;
   }, [thread.data?.title, id]);
 
+  const gone = thread.error ?? log.problem;
+  if (gone instanceof Problem && gone.type === "archived") return <Archived thread={id} problem={gone} onRestored={onRestored} />;
   if (thread.error && !thread.data) return <Failed error={thread.error} again={() => void thread.refetch()} />;
   if (!thread.data) return <Loading what="the thread" />;
   const todos = state.data?.todos ?? [];

@@ -20,6 +20,7 @@ export function Filters({ filter, onChange, search }: Props) {
   const flows = useFlows();
   const counts = stats.data?.statuses ?? {};
   const names = new Set([...(flows.data?.flows ?? []).map((flow) => flow.name), ...(filter.flow ? [filter.flow] : [])]);
+  const counted = !(filter.q || filter.flow || filter.user); // what is counted are all threads
   const active = !!(filter.q || filter.status || filter.flow || filter.user);
   return (
     <div className="shrink-0 space-y-2 border-b border-line bg-panel px-4 py-2">
@@ -42,7 +43,7 @@ export function Filters({ filter, onChange, search }: Props) {
         )}
       </div>
       <div role="group" aria-label="Status" className="-mx-4 flex gap-1 overflow-x-auto px-4 [scrollbar-width:none]">
-        <Chip label="all" count={stats.data?.threads} on={!filter.status} onClick={() => onChange({ status: "" })} />
+        <Chip label="all" count={counted ? stats.data?.threads : undefined} on={!filter.status} onClick={() => onChange({ status: "" })} />
         {statuses
           .filter((status) => counts[status] || filter.status === status)
           .map((status) => (
@@ -50,7 +51,7 @@ export function Filters({ filter, onChange, search }: Props) {
               key={status}
               label={status === "suspended" ? "waiting" : status}
               status={status}
-              count={counts[status] ?? 0}
+              count={counted ? (counts[status] ?? 0) : undefined}
               on={filter.status === status}
               onClick={() => onChange({ status: filter.status === status ? "" : status })}
             />

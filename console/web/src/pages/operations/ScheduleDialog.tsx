@@ -1,0 +1,185 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { type FormEvent, useMemo, useState } from "react";
+import { api, Problem, type Schemas } from "@/api/client";
+import { useFlows } from "@/api/queries";
+import { FaultList, useValue, type ValueDraft, Views } from "@/asks/ValueEditor";
+import { type Flow, inputSchema } from "@/lib/flow";
+import { Button } from "@/ui/Button";
+import { Code } from "@/ui/Code";
+import { Dialog } from "@/ui/Dialog";
+import { Field, Input, Select } from "@/ui/Field";
+import { SchemaForm } from "@/ui/SchemaForm";
+import { say } from "@/ui/Toast";
+import { opsKeys, useDoing } from "./queries";
+
+type Schedule = Schemas["Schedule"];
+type Put = Schemas["PutSchedule"];
+
+/** What a schedule says that a form does not show, and an edit must not lose. */
+const kept = ({ start, until, max, thread, user, metadata, budget, paused }: Schedule): Partial<Put> => ({ start, until, max, thread, user, metadata, budget, paused });
+
+/** Creates a schedule, or changes one. */
+export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onClose(): void }) {
+  const client = useQueryClient();
+  const flows = useFlows();
+  const known: Flow[] = flows.data?.flows ?? [];
+  const [chosen, setFlow] = useState(schedule?.flow);
+  const flow = chosen ?? known[0]?.name ?? "";
+  const [by, setBy] = useState<"cron" | "every">(schedule?.every ? "every" : "cron");
+  const schema = useMemo(() => {
+    const one = known.find(({ name }) => name === flow);
+    return one && inputSchema(one);
+  }, [flows.data, flow]);
+  const [draft, setDraft] = useState<ValueDraft>();
+  const input = useValue(schema, schedule?.flow === flow ? schedule.input : undefined, draft, setDraft);
+  const view = schema ? input.view : "json";
+  const broken = view === "json" && input.text.trim() !== "" && input.value === undefined;
+  const put = useMutation({
+    mutationFn: ({ id, body }: { id: string; body: Put }) => api.put("/v1/schedules/{schedule}", { path: { schedule: id }, body }),
+    onSuccess: (made) => {
+      say(schedule ? `${made.id} is changed` : `${made.id} is there`);
+      void client.invalidateQueries({ queryKey: opsKeys.schedules() });
+      onClose();
+    },
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    input.setShown(true);
+    if (broken || (schema && input.faults.size)) return;
+    const form = new FormData(event.currentTarget);
+    const text = (name: string) => String(form.get(name) ?? "").trim() || undefined;
+    const times = by === "cron" ? { cron: text("cron"), zone: text("zone") } : { every: text("every") };
+    const rest = { title: text("title"), overlap: text("overlap") as Put["overlap"], catch_up: text("catch_up") as Put["catch_up"] };
+    const most = rest.catch_up === "all" ? { catch_up_max: schedule?.catch_up_max } : {};
+    put.mutate({ id: schedule?.id ?? text("id") ?? "", body: { ...(schedule && kept(schedule)), flow, input: input.value, ...times, ...rest, ...most } });
+  };
+  const problem = put.error instanceof Problem ? put.error.detail || put.error.title : put.error?.message;
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={schedule ? `Change ${schedule.id}` : "Create a schedule"}
+      about="It starts a flow at given times, once each, whichever worker is there."
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="main" type="submit" form="schedule" disabled={broken || !flow} busy={put.isPending && "Saving …"}>
+            {schedule ? "Save" : "Create"}
+          </Button>
+        </>
+      }
+    >
+      <form id="schedule" className="space-y-3" onSubmit={submit}>
+        {!schedule && (
+          <Field label="Name" required hint="Letters, digits, and - _ .">
+            {(ids) => <Input {...ids} name="id" required pattern="[A-Za-z0-9._\-]{1,100}" autoFocus autoComplete="off" spellCheck={false} />}
+          </Field>
+        )}
+        <Field label="Flow">
+          {(ids) => (
+            <Select
+              {...ids}
+              value={flow}
+              onChange={(e) => {
+                setFlow(e.target.value);
+                setDraft(undefined);
+              }}
+            >
+              {[...new Set([...known.map(({ name }) => name), ...(flow ? [flow] : [])])].map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <div className="grid grid-cols-2 gap-3">
+          <Field label="Times">
+            {(ids) => (
+              <Select {...ids} value={by} onChange={(e) => setBy(e.target.value as "cron" | "every")}>
+                <option value="cron">by a cron expression</option>
+                <option value="every">every so often</option>
+              </Select>
+            )}
+          </Field>
+          {by === "every" ? (
+            <Field label="Every" required hint="Such as 15m, 12h or 7d.">
+              {(ids) => <Input {...ids} name="every" required defaultValue={schedule?.every} autoComplete="off" spellCheck={false} />}
+            </Field>
+          ) : (
+            <Field label="Cron" required hint="Minute, hour, day, month, weekday.">
+              {(ids) => <Input {...ids} name="cron" required defaultValue={schedule?.cron} placeholder="0 9 * * MON-FRI" className="font-mono" autoComplete="off" spellCheck={false} />}
+            </Field>
+          )}
+        </div>
+        {by === "cron" && (
+          <Field label="Time zone" hint="Such as Europe/Berlin; empty means UTC.">
+            {(ids) => <Input {...ids} name="zone" defaultValue={schedule?.zone} autoComplete="off" spellCheck={false} />}
+          </Field>
+        )}
+        <div role="group" aria-label="Input" className="space-y-2">
+          <div className="flex items-center gap-3">
+            <p className="flex-1 font-medium">Input</p>
+            {schema && <Views view={input.view} setView={input.setView} broken={broken} />}
+          </div>
+          {view === "form" ? (
+            <SchemaForm schema={schema} value={input.value} onChange={input.setValue} faults={input.shown ? input.faults : new Map()} />
+          ) : (
+            <Code label="Input as JSON" value={input.text} onChange={input.setText} height="8rem" />
+          )}
+          {view === "json" && input.shown && <FaultList faults={schema ? input.faults : new Map()} broken={broken} />}
+        </div>
+        <Field label="If the last run has not ended">
+          {(ids) => (
+            <Select {...ids} name="overlap" defaultValue={schedule?.overlap ?? "skip"}>
+              <option value="skip">leave it out</option>
+              <option value="allow">start another beside it</option>
+              <option value="queue">start when it has ended</option>
+              <option value="cancel">cancel it and start</option>
+            </Select>
+          )}
+        </Field>
+        <Field label="If a time was missed">
+          {(ids) => (
+            <Select {...ids} name="catch_up" defaultValue={schedule?.catch_up ?? "last"}>
+              <option value="last">make up for the last one</option>
+              <option value="skip">leave it out</option>
+              <option value="all">make up for all</option>
+            </Select>
+          )}
+        </Field>
+        <Field label="Title of new threads">{(ids) => <Input {...ids} name="title" dir="auto" defaultValue={schedule?.title} autoComplete="off" />}</Field>
+        {problem && (
+          <p role="alert" className="outside text-bad">
+            {problem}
+          </p>
+        )}
+      </form>
+    </Dialog>
+  );
+}
+
+export function DeleteSchedule({ schedule, onClose }: { schedule: string; onClose(): void }) {
+  const remove = useDoing(
+    () => `${schedule} is deleted`,
+    "The schedule could not be deleted",
+    async () => {
+      await api.delete("/v1/schedules/{schedule}", { path: { schedule } });
+      onClose();
+    },
+  );
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={`Delete ${schedule}?`}
+      about="It starts nothing any more. The threads that it has started stay, and so do their runs."
+      actions={
+        <>
+          <Button onClick={onClose}>Keep it</Button>
+          <Button look="danger" busy={remove.isPending && "Deleting …"} onClick={() => remove.mutate(undefined)}>
+            Delete
+          </Button>
+        </>
+      }
+    />
+  );
+}

@@ -1,0 +1,32 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Archive } from "lucide-react";
+import { api, type Problem } from "@/api/client";
+import { keys, useCan } from "@/api/queries";
+import { oneLine } from "@/lib/text";
+import { Button } from "@/ui/Button";
+import { Empty } from "@/ui/Empty";
+import { sayError } from "@/ui/Toast";
+
+/** What is shown of a thread that is in the archive. */
+export function Archived({ thread, problem, onRestored }: { thread: string; problem: Problem; onRestored(): void }) {
+  const client = useQueryClient();
+  const admin = useCan("admin");
+  const restore = useMutation({
+    mutationFn: () => api.post("/v1/threads/{thread}/restore", { path: { thread }, body: {} }),
+    onSuccess: () => {
+      client.removeQueries({ queryKey: keys.thread(thread) });
+      onRestored();
+    },
+    onError: (error) => sayError("The thread could not be restored", error),
+  });
+  return (
+    <Empty icon={<Archive aria-hidden />} title="This thread is in the archive">
+      <p className="outside">{oneLine(problem.detail || problem.title, 400)}</p>
+      {admin && (
+        <Button look="main" className="mx-auto mt-4" busy={restore.isPending && "Restoring …"} onClick={() => restore.mutate()}>
+          Restore it
+        </Button>
+      )}
+    </Empty>
+  );
+}
