@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +74,10 @@ func TestAForkAfterAnEraseThatFailed(t *testing.T) {
 				t.Fatal("the erase succeeds")
 			}
 			if _, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "copy"}); err != nil {
-				kit.WantErr(t, "a fork", err, perdure.ErrBusy)
+				kit.WantErr(t, "a fork", err, perdure.ErrErased)
+				if !strings.Contains(err.Error(), "change its title") {
+					t.Errorf("the error does not say what to do: %v", err)
+				}
 				refused++
 				title := "kept"
 				kit.NoErr(t, rt.SetMetadata(t.Context(), "t", &title, nil, perdure.Note{}))

@@ -123,7 +123,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 			break
 		}
 		if try == 9 {
-			err = fmt.Errorf("%w: an erase of thread %s was begun and has not ended; erase it again, or change its title to keep it, and then fork it", fault.ErrBusy, q.Thread)
+			err = fmt.Errorf("%w: or rather, that was begun and has not ended; erase the thread, or change its title to keep it, and then fork it", &fault.ErasedError{Thread: q.Thread})
 		}
 	}
 	if err != nil {
