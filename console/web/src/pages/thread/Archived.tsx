@@ -21,7 +21,7 @@ export function Archived({ thread, problem, onRestored }: { thread: string; prob
   });
   return (
     <Empty icon={<Archive aria-hidden />} title="This thread is in the archive">
-      <p className="outside">{oneLine(problem.detail || problem.title, 400)}</p>
+      <p className="outside">{admin ? `${oneLine(thread, 200)} was moved out of the store. It comes back as it was.` : oneLine(problem.detail || problem.title, 400)}</p>
       {admin && (
         <Button look="main" className="mx-auto mt-4" busy={restore.isPending && "Restoring …"} onClick={() => restore.mutate()}>
           Restore it
