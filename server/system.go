@@ -134,6 +134,11 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 	if errors.Is(err, store.ErrFull) {
 		return store.ErrFull
 	}
+	if public, ok := store.As[interface{ Detail() string }](threads.Behind(s.rt).All.Store); ok && public.Detail() != "" {
+		p := *api.ProblemOf(store.ErrUnavailable)
+		p.Detail = public.Detail()
+		return &p
+	}
 	return fmt.Errorf("%w: the store does not respond", store.ErrUnavailable)
 }
 

@@ -53,7 +53,10 @@ func TestStatsCountThreads(t *testing.T) {
 type plainDead struct {
 	store.Store
 	dead bool
+	says string // to those who ask why
 }
+
+func (d *plainDead) Detail() string { return d.says }
 
 func (d *plainDead) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	if d.dead {
@@ -80,6 +83,10 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 	s.Do("GET", "/healthz", "").Want(200)
 	if samples := plainMetrics(t, s.Do("GET", "/metrics", "").Want(200).Body); samples["perdure_store_up{}"] != 0 || samples["go_goroutines{}"] == 0 {
 		t.Errorf("the metrics are %v", samples)
+	}
+	dead.says = "a node is missing"
+	if r := fresh().Do("GET", "/readyz", "").Problem(503, "unavailable"); !bytes.Contains(r.Body, []byte(dead.says)) || bytes.Contains(r.Body, []byte("canary")) {
+		t.Errorf("the answer is %s", r.Body)
 	}
 	dead.dead = false
 	s.Do("GET", "/readyz", "").Problem(503, "unavailable")

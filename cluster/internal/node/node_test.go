@@ -84,6 +84,17 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s := openStore(t, nodes[0])
+	await(t, nodes[0], 0)
+	says, ok := store.As[interface{ Detail() string }](s)
+	if !ok || says.Detail() != "" {
+		t.Fatalf("while all nodes are here, the store says %v", says)
+	}
+	nodes[1].Stop()
+	await(t, nodes[0], 1)
+	if text := says.Detail(); !strings.Contains(text, "2 of 3") || !strings.Contains(text, nodes[1].config.Node) {
+		t.Errorf("without %s the store says %q", nodes[1].config.Node, text)
+	}
 }
 
 // TestSecret keeps a node with another secret out.

@@ -88,5 +88,23 @@ func open(ctx context.Context, url string) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &handle{s, missing}, nil
+}
+
+// handle is a store that knows which nodes are missing.
+type handle struct {
+	store.Store
+	missing func() error
+}
+
+// Unwrap implements store.Wrapper.
+func (h *handle) Unwrap() store.Store { return h.Store }
+
+// Detail is what a server whose store does not respond tells those who ask, "" if this
+// process has no node, or all nodes are there.
+func (h *handle) Detail() string {
+	if gone, ok := errors.AsType[*MissingError](h.missing()); ok {
+		return gone.Detail()
+	}
+	return ""
 }
