@@ -144,6 +144,12 @@ test("a schedule is created, changed without losing what the form does not show,
   await page.getByRole("row", { name: /orders.*0 9 \* \* MON-FRI UTC/ }).waitFor();
   expect(await schedule("orders")).toMatchObject({ flow: "order", input: { item: "tea", count: 3 } });
   await shoot(page, "operations-schedules");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.reload(); // the tab is in sight also where there is little room
+  await page.getByRole("button", { name: "Create a schedule" }).waitFor();
+  const tab = await page.getByRole("tab", { name: "Schedules" }).boundingBox();
+  expect((tab?.x ?? 0) + (tab?.width ?? 0)).toBeLessThanOrEqual(390);
+  await page.setViewportSize({ width: 1280, height: 800 });
 
   await page.getByRole("button", { name: "Delete weekly" }).click();
   await dialog.getByRole("button", { name: "Delete" }).click();

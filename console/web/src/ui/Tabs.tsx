@@ -1,5 +1,5 @@
 import { Tabs as Radix } from "radix-ui";
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 
 export interface Tab {
   id: string;
@@ -10,9 +10,12 @@ export interface Tab {
 
 /** A row of tabs. What they show are TabPanel children. */
 export function Tabs({ tabs, value, onChange, children, label }: { tabs: Tab[]; value: string; onChange(id: string): void; children: ReactNode; label: string }) {
+  const list = useRef<HTMLDivElement>(null);
+  // On a phone, an address may lead to a tab that is beyond the edge.
+  useEffect(() => list.current?.querySelector("[data-state=active]")?.scrollIntoView({ block: "nearest", inline: "center" }), [value]);
   return (
     <Radix.Root value={value} onValueChange={onChange} className="flex min-h-0 flex-1 flex-col">
-      <Radix.List aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2 [scrollbar-width:none]">
+      <Radix.List ref={list} aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2 [scrollbar-width:none]">
         {tabs.map((tab) => (
           <Radix.Trigger
             key={tab.id}
