@@ -151,6 +151,24 @@ test("a schedule is created, changed without losing what the form does not show,
   expect((tab?.x ?? 0) + (tab?.width ?? 0)).toBeLessThanOrEqual(390);
   await page.setViewportSize({ width: 1280, height: 800 });
 
+  // Nothing is replaced that the person has not seen.
+  await page.getByRole("button", { name: "Create a schedule" }).click();
+  await dialog.getByLabel("Name").fill("weekly");
+  await dialog.getByLabel("Flow").selectOption("order");
+  await dialog.getByLabel("Cron").fill("0 9 * * *");
+  await dialog.getByLabel("item").fill("tea");
+  await dialog.getByLabel("count").fill("3");
+  await dialog.getByRole("button", { name: "Create", exact: true }).click();
+  await dialog.getByText("There is a schedule weekly already.").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Change weekly" }).click();
+  await dialog.getByLabel("Every").fill("28d");
+  await stage.api("PUT", "/v1/schedules/weekly", { flow: "echo", input: "hello", every: "21d" }, admin);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByText("weekly was changed meanwhile.").waitFor();
+  expect(await schedule("weekly")).toMatchObject({ flow: "echo", every: "21d" });
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+
   await page.getByRole("button", { name: "Delete weekly" }).click();
   await dialog.getByRole("button", { name: "Delete" }).click();
   await expect.poll(() => page.getByRole("row", { name: /weekly/ }).count()).toBe(0);

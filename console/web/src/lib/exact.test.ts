@@ -8,7 +8,7 @@ test("JSON comes back as it was", () => {
 });
 
 test("no digit changes on the way through an edit, also without JSON.rawJSON", () => {
-  for (const n of ["9007199254740993", "-9223372036854775807", "0.12345678901234567890123", "1e400"]) {
+  for (const n of ["9007199254740993", "1152921504606846976", "-9223372036854775807", "0.12345678901234567890123", "1e400"]) {
     const value = parseExact(`{"id":${n},"text":"a \\"${n}\\" 9007199254740993","list":[1,${n}]}`) as Record<string, unknown>;
     expect(rawNumber(value.id)).toBe(n);
     expect(JSON.stringify({ ...value, more: 1 })).toBe(`{"id":${n},"text":"a \\"${n}\\" 9007199254740993","list":[1,${n}],"more":1}`);
@@ -17,10 +17,11 @@ test("no digit changes on the way through an edit, also without JSON.rawJSON", (
   expect(rawNumber(parseExact("9007199254740992"))).toBeUndefined();
 });
 
-test("a number that a double cannot hold is told from one that it can", () => {
+test("a number that a double would write otherwise is told from one that it would not", () => {
   const same: [string, boolean][] = [
     ["9007199254740992", true],
     ["9007199254740993", false],
+    ["1152921504606846976", false],
     ["0.1", true],
     ["0.12345678901234567890123", false],
     ["1.50e3", true],

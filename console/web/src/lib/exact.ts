@@ -1,4 +1,4 @@
-// Numbers that a double cannot hold stay as they were written, as what JSON.rawJSON makes, which
+// Numbers that a double would write otherwise stay as they were written, as what JSON.rawJSON makes, which
 // JSON.stringify writes back digit by digit. Browsers without it get one that does the same here.
 
 interface Raw {
@@ -48,9 +48,9 @@ export function parseExact(text: string): unknown {
   return JSON.parse(marked, (_, value: unknown) => (typeof value === "string" && value.startsWith(standIn) ? json.rawJSON(value.slice(standIn.length)) : value));
 }
 
-/** Whether a double has exactly the value that a text says. */
+/** Whether a double is written with the value that a text says: 2^60 is not, though a double has it. */
 export function sameNumber(source: string, value: number): boolean {
-  return decimal(source) === decimal(Number.isInteger(value) && Math.abs(value) < 1e300 ? BigInt(value).toString() : String(value));
+  return decimal(source) === decimal(String(value));
 }
 
 /** A number in one form: its digits without zeros at either end, and the power of ten. */

@@ -12,7 +12,7 @@ export interface Tab {
 export function Tabs({ tabs, value, onChange, children, label }: { tabs: Tab[]; value: string; onChange(id: string): void; children: ReactNode; label: string }) {
   const list = useRef<HTMLDivElement>(null);
   // On a phone, an address may lead to a tab that is beyond the edge.
-  useEffect(() => list.current?.querySelector("[data-state=active]")?.scrollIntoView({ block: "nearest", inline: "center" }), [value]);
+  useEffect(() => void list.current?.querySelector("[data-state=active]")?.scrollIntoView({ block: "nearest", inline: "center" }), [value]); // it returns a promise in newer browsers
   return (
     <Radix.Root value={value} onValueChange={onChange} className="flex min-h-0 flex-1 flex-col">
       <Radix.List ref={list} aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2 [scrollbar-width:none]">

@@ -18,6 +18,20 @@ type Put = Schemas["PutSchedule"];
 /** What a schedule says that a form does not show, and an edit must not lose. */
 const kept = ({ start, until, max, thread, user, metadata, budget, paused }: Schedule): Partial<Put> => ({ start, until, max, thread, user, metadata, budget, paused });
 
+/** A schedule as it is now, if there is one. */
+const current = (id: string) =>
+  api.get("/v1/schedules/{schedule}", { path: { schedule: id } }).catch((error: unknown) => {
+    if (error instanceof Problem && error.type === "no-schedule") return undefined;
+    throw error;
+  });
+
+/** Refuses to replace what the person at the form has not seen. */
+function refuseOverwriting(id: string, seen: Schedule | undefined, now: Schedule | undefined) {
+  if (!seen && now) throw new Error(`There is a schedule ${id} already. Take another name, or change that one.`);
+  if (seen && !now) throw new Error(`${id} was deleted meanwhile. Create a schedule if there should be one.`);
+  if (seen?.updated !== now?.updated) throw new Error(`${id} was changed meanwhile. Cancel, look at it as it is now, and change it again.`);
+}
+
 /** Creates a schedule, or changes one. */
 export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onClose(): void }) {
   const client = useQueryClient();
@@ -35,7 +49,10 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
   const view = schema ? input.view : "json";
   const broken = view === "json" && input.text.trim() !== "" && input.value === undefined;
   const put = useMutation({
-    mutationFn: ({ id, body }: { id: string; body: Put }) => api.put("/v1/schedules/{schedule}", { path: { schedule: id }, body }),
+    mutationFn: async ({ id, body }: { id: string; body: Put }) => {
+      refuseOverwriting(id, schedule, await current(id));
+      return api.put("/v1/schedules/{schedule}", { path: { schedule: id }, body });
+    },
     onSuccess: (made) => {
       say(schedule ? `${made.id} is changed` : `${made.id} is there`);
       void client.invalidateQueries({ queryKey: opsKeys.schedules() });
