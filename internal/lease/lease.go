@@ -43,8 +43,8 @@ type Lease struct {
 // is lost, or until ctx ends; in the last case its cell stays and the lease
 // lapses, unless Release removes it.
 //
-// Hold retries uncertain writes until ctx ends. After an error it may leave a
-// cell that nobody renews. If the store was slow, the lease may already have
+// Hold retries uncertain writes until ctx ends. After an error it removes what it
+// may have written, if the store lets it; otherwise nobody renews that. If the store was slow, the lease may already have
 // lapsed when Hold returns, until the next renewal.
 //
 // Info describes the worker to people; it may be nil. Every renewal writes it
@@ -60,6 +60,7 @@ func Hold(ctx context.Context, s store.Store, id string, ttl time.Duration, info
 		sent: 1, start: time.Now(),
 	}
 	if err := l.create(ctx); err != nil {
+		l.retract(ctx)
 		return nil, fmt.Errorf("lease: hold %q: %w", id, err)
 	}
 	ctx, l.stop = context.WithCancel(ctx)
@@ -97,6 +98,16 @@ func (l *Lease) create(ctx context.Context) error {
 			return errors.Join(ctx.Err(), err)
 		case <-time.After(pause):
 		}
+	}
+}
+
+// retract removes the cell if an attempt to create it succeeded that looked as if it
+// had not, so that nobody waits for a worker that does not exist.
+func (l *Lease) retract(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if cell, err := l.s.Get(ctx, Prefix+l.id); err == nil && parse(cell).Holder == l.holder {
+		_ = l.s.Delete(ctx, Prefix+l.id, cell.Version)
 	}
 }
 

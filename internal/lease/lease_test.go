@@ -448,6 +448,30 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// stopped is a store whose user is stopped while it writes.
+type stopped struct {
+	store.Store
+	stop func()
+}
+
+func (s stopped) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	_, err := s.Store.Put(ctx, key, value, prev)
+	s.stop()
+	return "", errors.Join(err, ctx.Err())
+}
+
+// A holder that is stopped while it writes its lease leaves none.
+func TestHoldThatIsStoppedLeavesNothing(t *testing.T) {
+	s := memstore.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Hold(ctx, stopped{s, cancel}, "w", ttl, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Hold: %v, want the end of its context", err)
+	}
+	if cell, err := s.Get(t.Context(), Prefix+"w"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the cell is %s, %v", cell.Value, err)
+	}
+}
+
 // A cancelled holder does not renew, lapses, and can still be released.
 func TestContextEndsTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {

@@ -120,13 +120,17 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	go upkeep.FinishLeaving(watching, s.threads)
 	err = w.loop(ctx)
 	w.drain(gone)
-	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
+	release, cancel := context.WithTimeout(context.WithoutCancel(io), releaseTime)
 	defer cancel()
 	if releaseErr := w.lease.Release(release); err == nil && releaseErr != nil && !errors.Is(releaseErr, store.ErrClosed) {
 		w.threads.Warn("releasing a lease", releaseErr)
 	}
 	return err
 }
+
+// releaseTime is how long a worker that ends tries to give up its lease. If it cannot,
+// others wait for the lease to pass.
+const releaseTime = 5 * time.Second
 
 // watchOthers looks for other workers about as often as leases are renewed. Not
 // exactly as often, so that workers of one process do not fall into step.
