@@ -383,7 +383,11 @@ func (d *doctor) probe(ctx context.Context, s store.Store) {
 		err = errors.Join(err, s.Drop(ctx, name))
 	}
 	if err != nil {
-		d.note("writing", broken, "check free space, permissions, and that no other program holds the store", "%v", err)
+		fix := "check free space, permissions, and that no other program holds the store"
+		if errors.Is(err, store.ErrUnavailable) {
+			fix = adviceOn(err)
+		}
+		d.note("writing", broken, fix, "%v", err)
 		return
 	}
 	status, fix := fine, ""

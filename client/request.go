@@ -190,6 +190,9 @@ func (c *Client) foreign(resp *http.Response) error {
 	e := &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
 	if e.Away() {
 		e.text = fmt.Sprintf("the gateway at %s answers %s: it does not reach the server", c.base.Host, resp.Status)
+		if resp.Request.Method != http.MethodGet {
+			e.text += ", or has lost its answer: what was asked for may have happened"
+		}
 	}
 	return e
 }

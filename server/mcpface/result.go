@@ -150,12 +150,12 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 	if !known {
 		switch p = api.ProblemOf(err); {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			p = api.ProblemOf(fmt.Errorf("%w: there was no answer in time; if the call changes something, that may have happened, and repeating it with the same idempotency_key is safe", api.ErrOverloaded))
+			p = api.ProblemOf(fmt.Errorf("%w: there was no answer in time; if the call changes something, that may have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did", api.ErrOverloaded))
 		case p.Kind() == "internal" && isAway(err):
 			q := *api.ProblemOf(store.ErrUnavailable)
 			q.Detail = err.Error()
 			if !errors.Is(err, syscall.ECONNREFUSED) {
-				q.Detail += "; if the call changes something, that may have happened, and repeating it with the same idempotency_key is safe"
+				q.Detail += "; if the call changes something, that may have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did"
 			}
 			p = &q
 		case p.Kind() == "internal":

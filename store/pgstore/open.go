@@ -50,6 +50,7 @@ type Store struct {
 	existing   bool
 	timeout    time.Duration
 	durability store.Durability
+	weakness   string // what makes it less than Power
 	pool       *pgxpool.Pool
 	gate       gate
 	writer     *writer
@@ -73,6 +74,7 @@ var (
 	_ store.Caster  = (*Store)(nil)
 
 	_ store.Attentive = (*Store)(nil)
+	_ store.Weak      = (*Store)(nil)
 
 	_ store.Durable = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
@@ -228,7 +230,7 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 	var backend uint32
 	bounded, cancel := s.call(ctx)
 	defer cancel()
-	if s.durability, err = s.inspect(bounded, c); err == nil {
+	if s.durability, s.weakness, err = s.inspect(bounded, c); err == nil {
 		err = s.migrate(ctx, c)
 	}
 	if err == nil {
@@ -249,9 +251,9 @@ func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled boo
 var minVersion = 140000 // a variable for tests
 
 // inspect reads what the writes of a connection survive: with a server that does not
-// sync, only the death of this process. It returns an error if the server accepts no
-// writes.
-func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, error) {
+// sync, only the death of this process. It says what to change then. It returns an error
+// if the server accepts no writes.
+func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (_ store.Durability, weakness string, _ error) {
 	var version int
 	var fsync, pages, commit string
 	var replica, readOnly bool
@@ -259,22 +261,26 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, err
 		Scan(&version, &fsync, &pages, &commit, &replica, &readOnly)
 	switch {
 	case err != nil:
-		return store.None, err
+		return store.None, "", err
 	case version < minVersion:
-		return store.None, fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", store.ErrInvalid, version/10000, minVersion/10000)
+		return store.None, "", fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", store.ErrInvalid, version/10000, minVersion/10000)
 	case replica:
-		return store.None, fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
+		return store.None, "", fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
 	case readOnly:
-		return store.None, fmt.Errorf("%w: transactions of this user only read; set default_transaction_read_only to off", ErrReplica)
-	case fsync != "on" || pages != "on" || commit == "off":
-		return store.Process, nil
+		return store.None, "", fmt.Errorf("%w: transactions of this user only read; set default_transaction_read_only to off", ErrReplica)
+	case fsync != "on":
+		return store.Process, "the server does not sync what it writes: set fsync = on", nil
+	case pages != "on":
+		return store.Process, "a power failure can tear the server's pages: set full_page_writes = on", nil
+	case commit == "off":
+		return store.Process, "commits of this user do not wait for the disk: set synchronous_commit = on for the server, the database or the user", nil
 	}
-	return store.Power, nil
+	return store.Power, "", nil
 }
 
 // admit returns an error if a new connection is less durable than the store.
 func (s *Store) admit(ctx context.Context, c *pgx.Conn) error {
-	class, err := s.inspect(ctx, c)
+	class, _, err := s.inspect(ctx, c)
 	if err == nil && class < s.durability {
 		err = fmt.Errorf("%w: pgstore: a new connection to the server is less durable than the one that opened the store; look at fsync, full_page_writes and synchronous_commit", store.ErrWeak)
 	}
@@ -283,6 +289,9 @@ func (s *Store) admit(ctx context.Context, c *pgx.Conn) error {
 
 // Durability implements store.Durable.
 func (s *Store) Durability() store.Durability { return s.durability }
+
+// Weakness implements store.Weak.
+func (s *Store) Weakness() string { return s.weakness }
 
 // Close implements store.Store. Writes that were sent to the server finish; others
 // return ErrClosed.

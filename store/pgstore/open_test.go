@@ -239,6 +239,10 @@ func TestDurability(t *testing.T) {
 		if got := store.DurabilityOf(s); got != c.want {
 			t.Errorf("with %s the class is %v, want %v", c.setting, got, c.want)
 		}
+		name, _, _ := strings.Cut(c.setting, " ")
+		if weak, ok := store.As[store.Weak](s); !ok || strings.Contains(weak.Weakness(), name) != (c.want < store.Power) {
+			t.Errorf("with %s the store does not say so: %v", c.setting, weak)
+		}
 		if s, err := store.Open(t.Context(), url, store.Require(store.Power)); (err == nil) != (c.want == store.Power) || err != nil && !errors.Is(err, store.ErrWeak) {
 			t.Errorf("with %s, Open that requires %v = %v", c.setting, store.Power, err)
 		} else if err == nil {
