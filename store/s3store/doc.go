@@ -8,7 +8,8 @@
 //	import _ "github.com/perdure/perdure/store/s3store"
 //	s, err := store.Open(ctx, "s3://my-bucket/agents?endpoint=https://s3.example&region=eu-west-1") // by URL
 //
-// The bucket must exist; the store has the objects under its prefix to itself. Any
+// The bucket must exist; the store has the objects under its prefix to itself, and Open
+// creates it unless the URL has existing=true. Any
 // number of processes may have it open. Keys of the user come from Options, from the
 // environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), from
 // ~/.aws/credentials or, on Amazon, from the role of the machine. They need s3:GetObject,

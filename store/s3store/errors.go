@@ -25,6 +25,9 @@ var (
 	// ErrNoBucket: there is no such bucket.
 	ErrNoBucket = errors.New("s3store: no such bucket")
 
+	// ErrNoStore: there is nothing under the prefix, and Options.Existing is set.
+	ErrNoStore = errors.New("s3store: there is no store")
+
 	// ErrClock: the clock of this machine differs too much from the service's.
 	ErrClock = errors.New("s3store: the clock is wrong")
 

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +40,10 @@ type Options struct {
 	// Timeout bounds each request. After it a write may or may not have taken
 	// effect. 0 means 15 seconds.
 	Timeout time.Duration
+
+	// Existing makes Open return ErrNoStore instead of creating a store,
+	// ?existing=true in the URL.
+	Existing bool
 }
 
 // segment is the size up to which the entries of a journal are collected in one
@@ -58,10 +64,17 @@ const repeats = 4
 // service checks the conditions of writes.
 func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, error) {
 	b := &bucket{}
-	if err := b.connect(storeURL, o); err != nil {
+	existing, err := b.connect(storeURL, o)
+	if err != nil {
 		return nil, err
 	}
-	if err := b.examine(ctx); err != nil {
+	if existing {
+		err = b.expect(ctx)
+	}
+	if err == nil {
+		err = b.examine(ctx)
+	}
+	if err != nil {
 		b.idle()
 		return nil, err
 	}
@@ -69,20 +82,25 @@ func Open(ctx context.Context, storeURL string, o Options) (*kvstore.Store, erro
 	return kvstore.New(b, kvstore.Options{Durability: store.Power, Pack: segment}), nil
 }
 
-// connect reads a URL, and makes the clients of its service. It does not call it.
-func (b *bucket) connect(text string, o Options) error {
-	at, err := s3url.Parse(text, maxPrefix, map[string]*string{"endpoint": &o.Endpoint, "region": &o.Region})
+// connect reads a URL, and makes the clients of its service. It does not call it. It
+// reports whether the store has to exist.
+func (b *bucket) connect(text string, o Options) (existing bool, err error) {
+	exists := strconv.FormatBool(o.Existing)
+	at, err := s3url.Parse(text, maxPrefix, map[string]*string{"endpoint": &o.Endpoint, "region": &o.Region, "existing": &exists})
 	if err != nil {
-		return fmt.Errorf("%w: %w; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1", store.ErrInvalid, err)
+		return false, fmt.Errorf("%w: %w; write it like s3://BUCKET/PREFIX?endpoint=https://s3.example&region=eu-west-1", store.ErrInvalid, err)
+	}
+	if existing, err = strconv.ParseBool(exists); err != nil {
+		return false, fmt.Errorf("%w: s3store: existing=%s in the URL; use true or false", store.ErrInvalid, exists)
 	}
 	b.name, b.prefix, b.timeout = at.Bucket, at.Prefix, cmp.Or(o.Timeout, 15*time.Second)
 	service, err := s3url.Service{Endpoint: o.Endpoint, Region: o.Region, AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}.Address()
 	if err != nil {
-		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
+		return false, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
 	transport, err := minio.DefaultTransport(service.Secure)
 	if err != nil {
-		return fmt.Errorf("s3store: %w", err)
+		return false, fmt.Errorf("s3store: %w", err)
 	}
 	transport.ResponseHeaderTimeout = b.timeout
 	transport.MaxIdleConnsPerHost = 4 * readAhead
@@ -100,7 +118,22 @@ func (b *bucket) connect(text string, o Options) error {
 		b.writes, err = client(1)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: s3store: %w", store.ErrInvalid, err)
+		return false, fmt.Errorf("%w: s3store: %w", store.ErrInvalid, err)
+	}
+	return existing, nil
+}
+
+// probe begins the keys of the objects that examine uses.
+const probe = "o-"
+
+// expect returns an error if there is no store.
+func (b *bucket) expect(ctx context.Context) error {
+	keys, next, err := b.page(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	if next == "" && !slices.ContainsFunc(keys, func(key string) bool { return !strings.HasPrefix(key, probe) }) {
+		return fmt.Errorf("%w in bucket %s under %q; check the prefix in the URL", ErrNoStore, b.name, b.prefix)
 	}
 	return nil
 }
@@ -108,7 +141,7 @@ func (b *bucket) connect(text string, o Options) error {
 // examine finds out whether the bucket can hold a store, with an object of its own
 // that no other process uses.
 func (b *bucket) examine(ctx context.Context) (err error) {
-	key := "o-" + strings.ToLower(rand.Text())
+	key := probe + strings.ToLower(rand.Text())
 	first, err := b.put(ctx, key, []byte("one"), "")
 	if errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("%w: it refuses a new object: %w", ErrUnsuited, err)

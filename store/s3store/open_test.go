@@ -182,6 +182,32 @@ func TestOpenLeavesNothing(t *testing.T) {
 	empty(t, fake)
 }
 
+// A store that has to exist does once something was written, and is not made otherwise.
+func TestExisting(t *testing.T) {
+	fake, url := serve(t)
+	existing := url + "&existing=true"
+	if _, err := s3store.Open(t.Context(), existing, keys); !errors.Is(err, s3store.ErrNoStore) {
+		t.Errorf("Open of nothing: %v, want ErrNoStore", err)
+	}
+	if _, err := s3store.Open(t.Context(), url+"&existing=perhaps", keys); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("Open: %v, want ErrInvalid", err)
+	}
+	empty(t, fake)
+	s, err := s3store.Open(t.Context(), url, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Put(t.Context(), "cell", []byte("value"), ""); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s3store.Open(t.Context(), existing, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
 func empty(t *testing.T, fake *s3test.Fake) {
 	t.Helper()
 	list, err := fake.Backend.ListBucket(s3test.Bucket, nil, gofakes3.ListBucketPage{})

@@ -281,7 +281,7 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 // OpenURL opens a store, and creates one on a server only if it is to be made; for
 // others see [Connector.Exists]. The flags say whether its folder may be shared.
 func (c *Connector) OpenURL(ctx context.Context, url string, create bool) (store.Store, error) {
-	if u, err := neturl.Parse(url); err == nil && (strings.HasPrefix(u.Scheme, "postgres") || strings.HasPrefix(u.Scheme, "redis") || u.Scheme == "upstash") && !create {
+	if u, err := neturl.Parse(url); err == nil && (strings.HasPrefix(u.Scheme, "postgres") || strings.HasPrefix(u.Scheme, "redis") || u.Scheme == "upstash" || u.Scheme == "s3") && !create {
 		q := u.Query()
 		q.Set("existing", "true")
 		u.RawQuery = q.Encode()
