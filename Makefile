@@ -76,7 +76,7 @@ browser: ts console/web/node_modules/.package-lock.json ## the console and the e
 	$(SUM) -timeout 30m -run InBrowser ./console ./clients/typescript
 
 .PHONY: ci
-ci: console-check ts-check test races cross kills browser deploy-lint compat-check release-check ## what CI runs, for half an hour; long and cluster are for a release
+ci: console-check ts-check test races cross kills browser deploy-lint compat-check release-check ## what CI runs, for about an hour on two cores; long and cluster are for a release
 
 .PHONY: lint
 lint: ## format, vet, staticcheck, and actionlint for the workflows
