@@ -10,6 +10,9 @@ interface Access {
   token: string;
 }
 
+/** The flow of the server that is the agent. */
+const flow = "chat";
+
 const root = document.getElementById("root")!;
 
 /** Gets a token from the back end, which knows who the user is, as soon as it can; undefined if nobody is logged in. */
@@ -68,7 +71,7 @@ function Chat({ user }: { user: string }) {
     event.preventDefault();
     setText("");
     setFailed("");
-    start("chat", text).catch((error: Error) => setFailed(error.message));
+    start(flow, text).catch((error: Error) => setFailed(error.message));
   };
   const begin = () => {
     history.pushState(null, "", location.pathname);

@@ -70,11 +70,13 @@ export class Perdure {
 
   /** Yields changes in the list of threads. */
   async *watch({ user, ...options }: StreamOptions & { user?: string } = {}): AsyncGenerator<News, void> {
-    for await (const { event, data } of blocks(this.sender, address("/v1/events", undefined, { user }), undefined, options)) {
-      const { thread, gone } = this.sender.parse(data) as Schemas["News"];
-      if (event === "open") yield { kind: "open" };
-      else if (thread) yield { kind: "thread", thread };
-      else if (gone) yield { kind: "gone", thread: gone };
+    for await (const found of blocks(this.sender, address("/v1/events", undefined, { user }), undefined, options)) {
+      for (const { event, data } of found) {
+        const { thread, gone } = this.sender.parse(data) as Schemas["News"];
+        if (event === "open") yield { kind: "open" };
+        else if (thread) yield { kind: "thread", thread };
+        else if (gone) yield { kind: "gone", thread: gone };
+      }
     }
   }
 

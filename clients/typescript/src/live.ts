@@ -90,6 +90,7 @@ export class Live {
 
   /** Discards the deltas that an event voids, and reports whether there were any. */
   settle({ kind, run, path }: Pick<ThreadEvent, "kind" | "run" | "path">): boolean {
+    if (!this.steps.size) return false;
     if (!still.test(kind)) return this.steps.delete(`${run} ${path}`);
     const before = this.steps.size;
     for (const key of this.steps.keys()) if (key.startsWith(`${run} `)) this.steps.delete(key);

@@ -42,9 +42,10 @@ const urn = "urn:perdure:problem:";
 
 /** Turns a response that is not a success into a Problem. */
 export async function problemOf(response: Response): Promise<Problem> {
+  if (response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400)) return foreign(302, "It sends elsewhere, perhaps to log in, and has not passed on the request.");
   const data = (await response.json().catch(() => null)) as Partial<Schemas["Problem"]> | null;
   const seconds = Number(response.headers.get("Retry-After") || undefined);
   const wait = seconds >= 0 ? seconds * 1000 : undefined;
-  if (!data || !String(data.type).startsWith(urn)) return foreign(response.status, `Its status is ${response.status}.`, wait);
+  if (!data || !String(data.type).startsWith(urn)) return foreign(response.status, `Its status is ${response.status}.${response.status === 429 ? " Try again later." : ""}`, wait);
   return new Problem(String(data.type).slice(urn.length), response.status, data, wait);
 }

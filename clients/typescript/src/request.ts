@@ -38,6 +38,12 @@ export interface Call extends Settings {
 
 const isBytes = (body: unknown): body is Bytes => body instanceof Blob || body instanceof ArrayBuffer || ArrayBuffer.isView(body) || body instanceof ReadableStream;
 
+/** Returns a header as bytes of UTF-8, as other clients send it. */
+const carried = (name: string, text: string) => {
+  if (text.trim() !== text || /\p{Cc}/u.test(text)) throw new TypeError(`perdure: a header cannot carry ${JSON.stringify(text)} as ${name}`);
+  return String.fromCharCode(...new TextEncoder().encode(text));
+};
+
 /** Returns a new id, also on pages without HTTPS. */
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -75,6 +81,7 @@ export class Sender {
         throw new Problem("token", 0, { title: "no token", detail: String(error) });
       });
       const all: Record<string, string> = { ...headers, ...init.headers };
+      if (/[^ -~\x80-\xff]/.test(text ?? "")) throw new TypeError("perdure: a header cannot carry the token"); // without it: it is secret
       if (text !== undefined) all.Authorization = `Bearer ${text}`;
       if (cookies) all["Perdure-Console"] = "1";
       new Headers(all); // throws if one cannot be sent
@@ -99,7 +106,8 @@ export class Sender {
   async call(route: string, input: Call = {}): Promise<unknown> {
     const [method = "", template = ""] = route.split(" ");
     const to = address(template, input.path, input.query);
-    const headers = { Accept: "application/json", ...input.headers } as Record<string, string>;
+    const headers: Record<string, string> = { Accept: "application/json" };
+    for (const [name, text] of Object.entries(input.headers ?? {})) if (text !== undefined) headers[name] = carried(name, String(text));
     const { signal } = input;
     let body: BodyInit | undefined;
     if (isBytes(input.body)) {
@@ -117,7 +125,8 @@ export class Sender {
       const dog = new Watchdog(timeoutMs, signal);
       let keep = false;
       try {
-        const init = { method, headers, body, signal: dog.signal, ...(fixed ? {} : { duplex: "half" }) };
+        // A write that became a read, or went elsewhere, would be worse than an error.
+        const init = { method, headers, body, signal: dog.signal, redirect: method === "GET" ? ("follow" as const) : ("manual" as const), ...(fixed ? {} : { duplex: "half" }) };
         const response = await this.fetch(to, init);
         const kind = response.headers.get("Content-Type") ?? "";
         const { status } = response;
@@ -133,13 +142,13 @@ export class Sender {
         return this.parse(text);
       } catch (error) {
         if (signal?.aborted) throw signal.reason;
-        if (!(error instanceof Problem) || attempt >= maxAttempts) throw error;
-        const { status, type, retryAfterMs = 0 } = error;
+        if (!(error instanceof Problem)) throw error;
+        const { status, type, title, retryAfterMs = 0 } = error;
         const refused = fixed && (type === "stopping" || type === "too-many" || type === "overloaded");
-        const passing = status === 0 || (status >= 502 && status <= 504) || (status === 429 && type === "gateway");
-        if ((!refused && !(safe && passing)) || retryAfterMs > timeoutMs) {
-          if (type !== "offline") throw error;
-          throw new Problem(type, 0, { title: error.title, detail: `The server did not answer. ${method} ${to} may have had its effect.` });
+        const passing = status === 0 || (status >= 502 && status <= 504) || (type === "gateway" && (status === 429 || status >= 520));
+        if ((!refused && !(safe && passing)) || attempt >= maxAttempts || retryAfterMs > timeoutMs) {
+          if (method === "GET" || (type !== "offline" && (type !== "gateway" || status < 500))) throw error;
+          throw new Problem(type, status, { title, detail: `${error.detail} ${method} ${to} may have had its effect.` }, error.retryAfterMs);
         }
         await pause(Math.max(backOff(attempt, delayMs), retryAfterMs), signal);
       } finally {

@@ -18,30 +18,37 @@ export class BlockReader {
   private rest = "";
   private id: string | null = null;
   private event = "";
-  private data: string[] = [];
+  private data: string | undefined;
   /** How long the server asks readers to wait before they reconnect. */
   retry: number | undefined;
 
   push(text: string): Block[] {
     const blocks: Block[] = [];
-    const lines = (this.rest + text).split("\n");
-    this.rest = lines.pop() ?? "";
-    for (const raw of lines) {
-      const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
-      if (!line) {
-        if (this.data.length) blocks.push({ id: this.id, event: this.event || "message", data: this.data.join("\n") });
+    const all = this.rest + text;
+    let from = 0;
+    for (let end = all.indexOf("\n"); end >= 0; end = all.indexOf("\n", from)) {
+      const line = all.slice(from, all[end - 1] === "\r" ? Math.max(from, end - 1) : end);
+      from = end + 1;
+      if (line) this.take(line);
+      else {
+        if (this.data !== undefined) blocks.push({ id: this.id, event: this.event || "message", data: this.data });
         this.event = "";
         this.id = null;
-        this.data = [];
-        continue;
+        this.data = undefined;
       }
-      const [, field, value = ""] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
-      if (field === "data") this.data.push(value);
-      else if (field === "event") this.event = value;
-      else if (field === "id") this.id = value;
-      else if (field === "retry" && /^\d+$/.test(value)) this.retry = Number(value);
     }
+    this.rest = all.slice(from);
     return blocks;
+  }
+
+  private take(line: string) {
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (field === "data") this.data = this.data === undefined ? value : `${this.data}\n${value}`;
+    else if (field === "event") this.event = value;
+    else if (field === "id") this.id = value;
+    else if (field === "retry" && /^\d+$/.test(value)) this.retry = Number(value);
   }
 }
 
@@ -59,11 +66,11 @@ const steady = 10_000; // a connection that has lasted as long is good
 export const passes = ({ status }: Problem) => status < 400 || status === 408 || status === 429 || status >= 500;
 
 /**
- * Yields the blocks of an event stream, and reconnects after the last one whenever the connection
- * is lost. It ends when the server says that there is no more, with the Problem if trying again
+ * Yields the blocks of an event stream, all that have come at a time, and reconnects after the last
+ * one whenever the connection is lost. It ends when the server says that there is no more, with the Problem if trying again
  * does not help, and with the reason of the signal when that is aborted.
  */
-export async function* blocks(sender: Sender, path: string, last: string | undefined, o: StreamOptions = {}): AsyncGenerator<Block, void> {
+export async function* blocks(sender: Sender, path: string, last: string | undefined, o: StreamOptions = {}): AsyncGenerator<Block[], void> {
   const { maxAttempts = Number.POSITIVE_INFINITY, delayMs } = { ...sender.options.resume, ...o.resume };
   let told: Connection | undefined;
   const tell = (now: Connection) => {
@@ -101,10 +108,8 @@ export async function* blocks(sender: Sender, path: string, last: string | undef
           if (found.some(({ event }) => event !== "open") || Date.now() - since > steady) failures = 0;
           wait = reader.retry ?? wait;
           dog.rest(); // the caller may take its time
-          for (const block of found) {
-            if (block.id !== null) last = block.id;
-            yield block;
-          }
+          last = found.findLast(({ id }) => id !== null)?.id ?? last;
+          if (found.length) yield found;
           dog.heard();
         }
       } catch (error) {
@@ -166,24 +171,26 @@ export async function* follow(sender: Sender, thread: string, o: FollowOptions =
   const { run, until } = o;
   const path = address("/v1/threads/{thread}/events", { thread }, { run, until, deltas: o.deltas === false ? "no" : undefined });
   let seq = Number.parseInt(String(o.after ?? 0), 10);
-  for await (const block of blocks(sender, path, o.after === undefined ? undefined : String(o.after), o)) {
-    const data = sender.parse(block.data) as Record<string, unknown>;
-    if (block.event === "delta") yield { delta: data as unknown as Delta };
-    else if (block.event === "done") {
-      yield { done: data as unknown as Done };
-      return;
-    } else if (block.id !== null) {
-      const event = data as unknown as ThreadEvent;
-      if (run ? event.seq <= seq : event.seq !== seq + 1) {
-        throw new Problem("order", 0, { title: "event out of order", detail: `Event ${event.seq} of thread ${thread} came after event ${seq}.` });
-      }
-      seq = event.seq;
-      yield { event };
-      if (event.kind === "moved") throw new Problem("moved", 409, { title: "moved to another store", detail: `Thread ${thread} continues in the store ${event.name}.`, thread });
-    } else if (block.event === "erased") {
-      const archived = data.name === "archive";
-      throw new Problem(archived ? "archived" : "erased", 410, { title: `the thread was ${archived ? "archived" : "erased"}`, thread });
-    } else if (block.event === "corrupt") throw new Problem("corrupt", 422, data as Partial<Schemas["Problem"]>);
-    // Other events are of a later version.
+  for await (const found of blocks(sender, path, o.after === undefined ? undefined : String(o.after), o)) {
+    for (const block of found) {
+      const data = sender.parse(block.data) as Record<string, unknown>;
+      if (block.event === "delta") yield { delta: data as unknown as Delta };
+      else if (block.event === "done") {
+        yield { done: data as unknown as Done };
+        return;
+      } else if (block.id !== null) {
+        const event = data as unknown as ThreadEvent;
+        if (run ? event.seq <= seq : event.seq !== seq + 1) {
+          throw new Problem("order", 0, { title: "event out of order", detail: `Event ${event.seq} of thread ${thread} came after event ${seq}.` });
+        }
+        seq = event.seq;
+        yield { event };
+        if (event.kind === "moved") throw new Problem("moved", 409, { title: "moved to another store", detail: `Thread ${thread} continues in the store ${event.name}.`, thread });
+      } else if (block.event === "erased") {
+        const archived = data.name === "archive";
+        throw new Problem(archived ? "archived" : "erased", 410, { title: `the thread was ${archived ? "archived" : "erased"}`, thread });
+      } else if (block.event === "corrupt") throw new Problem("corrupt", 422, data as Partial<Schemas["Problem"]>);
+      // Other events are of a later version.
+    }
   }
 }

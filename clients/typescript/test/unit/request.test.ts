@@ -62,6 +62,7 @@ test.each([
   ["a 429", () => new Response("slow down", { status: 429, headers: { "Retry-After": "0" } }), 429, 5],
   ["a 429 for an hour", () => new Response("slow down", { status: 429, headers: { "Retry-After": "3600" } }), 429, 1],
   ["a 503", () => new Response("", { status: 503 }), 503, 5],
+  ["a 521", () => new Response("", { status: 521 }), 521, 5],
   ["a 403", () => new Response("blocked", { status: 403 }), 403, 1],
   ["a 404 with a problem of another", () => json({ type: "about:blank", title: 7, detail: {} }, 404), 404, 1],
 ])("%s of a gateway is a Problem, and a read or a start is repeated if that may help", async (_, answer, status, many) => {
@@ -75,9 +76,29 @@ test.each([
 test("what cannot be sent is an error at once", async () => {
   for (const wrong of ["not a url", "perdure.example", "localhost:7373", "ftp://perdure.example", "http://", "/relative"]) expect(() => new Perdure({ url: wrong }), wrong).toThrow(TypeError);
   const { fetch, seen } = fake(() => json({}));
-  await expect(new Perdure({ url, fetch, token: "tök\u2026en" }).thread("t")).rejects.toThrow(TypeError);
-  await expect(new Perdure({ url, fetch, token: "to\nken" }).follow("t").next()).rejects.toThrow(TypeError);
+  const secret = new TypeError("perdure: a header cannot carry the token");
+  await expect(new Perdure({ url, fetch, token: "tök\u2026en" }).thread("t")).rejects.toThrow(secret);
+  await expect(new Perdure({ url, fetch, token: "to\nken" }).follow("t").next()).rejects.toThrow(secret);
   expect(seen).toEqual([]);
+});
+
+test("a key may be any text that a header can carry, and is sent as UTF-8", async () => {
+  const { fetch, seen } = fake(() => new Response(null, { status: 204 }));
+  const client = new Perdure({ url, fetch });
+  await client.signal("t", "paid", 1, { key: "Zahlung für 東京" });
+  const sent = Uint8Array.from(seen[0]!.headers["Idempotency-Key"]!, (byte) => byte.charCodeAt(0));
+  expect(new TextDecoder("utf-8", { fatal: true }).decode(sent)).toBe("Zahlung für 東京");
+  for (const key of [" a", "a\n", "a\u0085b"]) await expect(client.signal("t", "paid", 1, { key })).rejects.toThrow(/a header cannot carry .* as Idempotency-Key/);
+  expect(seen).toHaveLength(1);
+});
+
+test("a write that a gateway answers says whether it may have had its effect", async () => {
+  for (const [status, may] of [[302, false], [429, false], [502, true], [521, true]] as const) {
+    const { fetch } = fake(() => new Response("", { status, headers: { Location: "https://login.example/" } }));
+    const error = await new Perdure({ url, fetch, retry: { maxAttempts: 0 } }).cancel("t").catch((error: unknown) => error);
+    expect(error).toMatchObject({ type: "gateway", status });
+    expect(/may have had its effect/.test(String(error)), String(error)).toBe(may);
+  }
 });
 
 test("a write without a key is sent once, and one with a key again with the same key", async () => {
