@@ -75,9 +75,14 @@ func stageFlows() []perdure.Flow {
 	}) (map[string]any, error) {
 		return map[string]any{"order": in.Order, "item": "tea set, blue", "price": 42, "state": "delivered broken"}, nil
 	})
+	label := agent.NewTool("print_label", "Prints the label of a parcel.", func(_ context.Context, in struct {
+		Order string `json:"order"`
+	}) (string, error) {
+		return "printed " + in.Order, nil
+	}, agent.Needs(agent.Credential{Name: "printer", Prompt: "What is the password of the label printer?"}))
 	desk := agent.New("clerk", script.Must(script.Parse("stage.yaml", stageLines)), agent.Options{
 		Instruction: "You are the clerk of a shop.",
-		Tools:       []agent.Tool{look, refund, mail},
+		Tools:       []agent.Tool{look, refund, mail, label},
 	})
 	order := perdure.NewFlow("order", func(ctx context.Context, o stageOrder) (string, error) {
 		return perdure.Step(ctx, "place", func(context.Context) (string, error) { return fmt.Sprintf("%d × %s", o.Count, o.Item), nil })
@@ -101,7 +106,24 @@ func stageFlows() []perdure.Flow {
 		}
 		return perdure.Step(ctx, "hold", func(ctx context.Context) (string, error) { return "released", untilFile(ctx, file) })
 	})
-	return []perdure.Flow{agent.NewFlow("desk", desk), order, survey, gate, hold}
+	tally := perdure.NewFlow("tally", func(ctx context.Context, steps int) (int, error) {
+		for n := range steps {
+			if _, err := perdure.Step(ctx, fmt.Sprint("count-", n), func(context.Context) (int, error) { return n, nil }); err != nil {
+				return n, err
+			}
+		}
+		return steps, nil
+	})
+	parcel := perdure.NewFlow("parcel", func(ctx context.Context, file string) (string, error) {
+		if _, err := perdure.Step(ctx, "pack", func(ctx context.Context) (string, error) { return "packed", untilFile(ctx, file) }); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Step(ctx, "label", func(ctx context.Context) (string, error) { return "labelled", untilFile(ctx, file+"-label") }); err != nil {
+			return "", err
+		}
+		return perdure.Receive[string](ctx, "wait", "delivered", 0)
+	})
+	return []perdure.Flow{agent.NewFlow("desk", desk), order, survey, gate, hold, tally, parcel}
 }
 
 // untilFile waits until there is such a file in the folder of the server.

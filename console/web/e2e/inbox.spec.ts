@@ -54,12 +54,68 @@ test("an edit as JSON goes through the same check", async () => {
   await page.getByText("must be at least 1").waitFor();
   await editor.fill('{"order": "A-17", "amount": 41');
   await page.getByText("This is not JSON yet.").waitFor();
+  await editor.fill('{"order": "A-17", "amount": 400, "\\u0061mount": 41}'); // one of them would be lost
+  await page.getByText('The name "amount" occurs twice in an object.').first().waitFor();
+  expect(await page.getByRole("button", { name: "Approve with this change" }).isDisabled()).toBe(true);
   await editor.fill('{"order": "A-17", "amount": 41}');
   await page.getByText('"amount": 41').last().waitFor();
   await editor.press("Control+Enter");
   await page.getByRole("status").getByText(/Edited and approved by/).waitFor();
   await ended(thread);
   expect((await output(thread)).output).toContain("refunded 41 EUR for A-17");
+});
+
+test("decisions are called what a flow calls them, whatever that is", async () => {
+  await stage.run("desk", broken);
+  const page = await open();
+  await page.route(/\/v1\/asks(\/|\?|$)/, async (route) => {
+    const response = await route.fetch();
+    type Ask = { decisions?: string[]; schemas?: unknown };
+    const said = (await response.json()) as Ask & { asks?: Ask[] };
+    for (const ask of said.asks ?? [said]) Object.assign(ask, { decisions: ["approve", "__proto__", "constructor", "toString", "ship it"], schemas: undefined });
+    await route.fulfill({ response, json: said });
+  });
+  for (const place of ["inbox", `asks/${(await stage.asks(await stage.run("desk", broken)))[0]?.id}`]) {
+    await page.goto(`${stage.url}/console/${place}`);
+    const buttons = page.getByRole("group", { name: "Decide" }).getByRole("button");
+    await buttons.last().waitFor();
+    expect((await buttons.allInnerTexts()).map((text) => text.split("\n")[0])).toEqual(["Approve", "__proto__", "constructor", "toString", "ship it"]);
+  }
+});
+
+test("an answer without a response may have arrived, and the page says what became of it", async () => {
+  const thread = await stage.run("desk", broken);
+  const [ask] = await stage.asks(thread);
+  const page = await open();
+  await page.goto(`${stage.url}/console/asks/${ask?.id}`);
+  await page.getByRole("button", { name: "Reject" }).click();
+  await page.getByLabel("Why").fill("not ours");
+  let away = true;
+  await page.route(/\/v1\/asks\//, async (route) => {
+    if (!away) return route.continue();
+    if (route.request().method() === "POST") await route.fetch(); // it is recorded, and its response is lost
+    await route.abort();
+  });
+  await page.getByLabel("Why").press("Control+Enter");
+  await page.getByText("The answer may not have arrived").first().waitFor();
+  await page.getByText(/has not confirmed what you decided about refund/).first().waitFor();
+  away = false;
+  await page.getByText("refund", { exact: true }).first().waitFor();
+  await page.getByRole("heading", { name: /^Rejected by/ }).waitFor();
+  await expect.poll(() => page.getByText("It was not sent").count()).toBe(0);
+  await page.unroute(/\/v1\/asks\//);
+
+  const again = await stage.run("desk", broken);
+  const [other] = await stage.asks(again);
+  await page.goto(`${stage.url}/console/asks/${other?.id}`);
+  await seen(page);
+  await page.route(/\/answer$/, (route) => route.abort()); // it does not arrive
+  await page.getByRole("group", { name: "Decide" }).getByRole("button", { name: "Approve" }).click();
+  await page.getByText("It still waits for an answer").first().waitFor();
+  await page.getByRole("link", { name: "Start" }).click();
+  await expect.poll(() => page.getByText("may not have arrived").count()).toBe(0); // it belongs to the page before
+  await page.goto(`${stage.url}/console/start?flow=nosuch`);
+  await page.getByText("There is no flow nosuch").waitFor();
 });
 
 test("two browsers answer the same ask: the first counts, and the second is told whose it was", async () => {

@@ -35,13 +35,16 @@ test("a token is created, shown once, works, and is revoked", async () => {
   await page.getByLabel("Acts as").fill("ann");
   await page.getByRole("checkbox", { name: /^answer/ }).uncheck();
   await page.getByLabel("What for").fill("the shop");
-  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).dblclick(); // as a switch that bounces
   const secret = (await page.getByTestId("secret").innerText()).trim();
   const known = await me(secret);
   expect(known.status).toBe(200);
   expect(await known.json()).toMatchObject({ subject: "ann", scopes: ["read", "run"] });
   await page.getByRole("button", { name: "I have copied it" }).click();
-  await page.getByRole("row", { name: /ann.*the shop/ }).waitFor();
+  const { tokens } = await stage.api<{ tokens: { id: string; subject: string }[] }>("GET", "/v1/tokens", undefined, admin);
+  const anns = tokens.filter(({ subject }) => subject === "ann");
+  expect(anns).toHaveLength(1);
+  await page.getByRole("row", { name: new RegExp(`${anns[0]?.id}.*ann.*the shop`) }).waitFor(); // perdure token names it by its id
   expect(await page.content()).not.toContain(secret);
   await shoot(page, "operations-tokens");
   await page.getByRole("button", { name: "Revoke the token of ann" }).click();
@@ -64,6 +67,7 @@ test("a session that has ended leads to the login, and from there back", async (
   await page.waitForURL(/\/login/); // what the page reads again is refused
   await page.reload();
   expect(new URL(page.url()).searchParams.get("to")).toMatch(/^\/operations/);
+  await page.getByText("Your session has ended").waitFor();
   await page.getByLabel("Token").fill(admin);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.waitForURL(/\/operations\?tab=workers/);
@@ -136,6 +140,11 @@ test("a schedule is created, changed without losing what the form does not show,
   await dialog.getByLabel("Flow").selectOption("order");
   await dialog.getByLabel("Cron").fill("0 9 * * MON-FRI");
   await dialog.getByLabel("item").fill("tea");
+  await page.keyboard.press("Escape");
+  await page.reload(); // what was begun is there again
+  await page.getByRole("button", { name: "Create a schedule" }).click();
+  const begun = ["Name", "Flow", "Cron", "item"].map((name) => dialog.getByLabel(name).inputValue());
+  expect(await Promise.all(begun)).toEqual(["orders", "order", "0 9 * * MON-FRI", "tea"]);
   await dialog.getByLabel("count").fill("1.5");
   await dialog.getByRole("button", { name: "Create", exact: true }).click();
   await dialog.getByText("must be a whole number").waitFor();

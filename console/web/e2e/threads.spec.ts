@@ -29,9 +29,44 @@ test("the list shows what starts and changes at once, and its filter is its addr
   await page.getByRole("row").filter({ hasText: "Two cups" }).waitFor();
   expect(await row.count()).toBe(0);
   await page.getByRole("button", { name: "Clear" }).click();
+  await page.getByLabel("Flow").selectOption("order");
+  await page.getByRole("button", { name: "succeeded 1", exact: true }).click(); // of this flow
+  await page.getByText("Others are counted without a status").waitFor();
+  await page.getByRole("button", { name: "Clear" }).click();
   const [ask] = await stage.asks(thread);
   await stage.api("POST", `/v1/asks/${ask?.id}/answer`, { value: { stars: 5 } });
   await row.getByText("succeeded", { exact: true }).waitFor();
+});
+
+test("the list shows the steps of a run that goes on, and a signal is sent from its page", async () => {
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads`);
+  const thread = await stage.run("parcel", "box", { title: "A parcel" });
+  const row = page.getByRole("row").filter({ hasText: "A parcel" });
+  await row.getByText("a worker executes it").waitFor();
+  const looks = () => page.waitForResponse((response) => /\/v1\/threads\?/.test(response.url()) && new URL(response.url()).searchParams.get("limit") !== "200");
+  await looks();
+  writeFileSync(join(stage.folder, "box"), "");
+  await row.getByText("/pack").waitFor();
+  writeFileSync(join(stage.folder, "box-label"), "");
+  await row.getByText("it waits for the signal delivered").waitFor();
+  await page.goto(`${stage.url}/console/threads/${thread}`);
+  await page.getByRole("button", { name: "Send the signal" }).click();
+  const dialog = page.getByRole("dialog", { name: "Send the signal delivered" });
+  await dialog.getByLabel("Value").fill("at noon");
+  expect(await dialog.getByRole("button", { name: "Send", exact: true }).isDisabled()).toBe(true);
+  await dialog.getByLabel("Value").fill('{"at": 1, "at": 2}');
+  await dialog.getByText('The name "at" occurs twice in an object.').waitFor();
+  await dialog.getByLabel("Value").fill('"at noon"');
+  await page.keyboard.press("Escape");
+  await page.reload(); // what was begun is there again
+  await page.getByRole("button", { name: "Send the signal" }).click();
+  expect(await dialog.getByLabel("Value").inputValue()).toBe('"at noon"');
+  await dialog.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByText("succeeded", { exact: true }).first().waitFor();
+  const { output } = await stage.api<{ output: string }>("GET", `/v1/threads/${thread}/runs/newest`);
+  expect(output).toBe("at noon");
+  expect(await page.evaluate(() => Object.keys(sessionStorage).filter((key) => /^perdure-draft.* signal /.test(key)))).toEqual([]);
 });
 
 test("a lost worker is a mark on the timeline, and the page goes on by itself", async () => {
@@ -42,6 +77,13 @@ test("a lost worker is a mark on the timeline, and the page goes on by itself", 
   await stage.kill();
   await page.getByText("No connection to the server").waitFor();
   expect(await page.getByRole("treeitem").filter({ hasText: "prepare" }).count()).toBe(1); // what it knew stays
+  await page.getByText("waited for the next attempt").waitFor(); // the legend has every look
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("button", { name: "Pause the run" }).click();
+  const notice = await page.locator("li[data-state=open]").filter({ hasText: "“Pause” may not have arrived" }).boundingBox();
+  const banner = await page.getByText("No connection to the server").boundingBox();
+  expect(notice?.y).toBeGreaterThanOrEqual((banner?.y ?? 0) + (banner?.height ?? 0)); // neither covers the other
+  await page.getByRole("button", { name: "Leave it" }).click();
   writeFileSync(join(stage.folder, "go"), "");
   await stage.again();
   await page.getByRole("button", { name: /worker lost/ }).waitFor();
@@ -57,6 +99,31 @@ test("a lost worker is a mark on the timeline, and the page goes on by itself", 
   const inspector = page.getByRole("complementary", { name: "Inspector" });
   await inspector.getByText("ready").waitFor();
   await inspector.getByText("Later passes took its result from the journal.").waitFor();
+});
+
+test("a page asks for a thread once", async () => {
+  const thread = await stage.run("order", { item: "fork", count: 1 });
+  await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  const page = await open();
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  await page.goto(`${stage.url}/console/threads/${thread}`);
+  await page.getByRole("treeitem").filter({ hasText: "place" }).waitFor();
+  for (const path of ["/v1/me", `/v1/threads/${thread}`, `/v1/threads/${thread}/state`, `/v1/threads/${thread}/events`]) expect(asked.filter((one) => one === path)).toEqual([path]);
+});
+
+test("all events of a long thread are listed", async () => {
+  const thread = await stage.run("tally", 2100);
+  await until(async () => (await status(thread)) === "succeeded", () => "the end of the run");
+  const { seq } = await stage.api<{ seq: number }>("GET", `/v1/threads/${thread}`);
+  expect(seq).toBeGreaterThan(2100);
+  const page = await open();
+  await page.goto(`${stage.url}/console/threads/${thread}?tab=events`);
+  const list = page.getByRole("list", { name: "All events" });
+  await list.getByRole("button", { name: /^1 .*created/ }).waitFor();
+  expect(await list.getByRole("listitem").count()).toBeLessThan(100);
+  await page.goto(`${stage.url}/console/threads/${thread}?tab=events&seq=${seq}`);
+  await list.getByRole("button", { name: new RegExp(`^${seq} `) }).waitFor();
 });
 
 test("a run is cancelled with a reason", async () => {

@@ -78,7 +78,7 @@ test("what someone began to write is neither shown to the next one nor sent by t
   await page.route("**/v1/threads/*/runs", (route) => route.abort());
   await page.getByLabel("Message").fill("a secret of the boss");
   await page.getByLabel("Message").press("Enter");
-  await page.getByText("The message was not sent").first().waitFor();
+  await page.getByText("The message may not have arrived").first().waitFor();
   await page.unroute("**/v1/threads/*/runs");
   const drafts = () => page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith("perdure-draft")).length);
   expect(await drafts()).toBe(2);
@@ -90,8 +90,13 @@ test("what someone began to write is neither shown to the next one nor sent by t
   expect(await page.getByLabel("Message").inputValue()).toBe("");
   expect(await drafts()).toBe(0);
   await page.getByLabel("Message").fill("a secret of kim");
+  const tab = await page.context().newPage();
+  await tab.goto(`${stage.url}/console/threads/${thread}`);
+  await tab.getByRole("heading", { level: 1 }).waitFor();
   await signOut(page, "kim");
   expect(await drafts()).toBe(0);
+  await tab.getByRole("heading", { name: "Sign in to Perdure" }).waitFor({ timeout: 5_000 });
+  await tab.close();
   await signIn(page, admin);
   await page.goto(`${stage.url}/console/asks/${ask?.id}`);
   await page.getByRole("button", { name: "Edit" }).click();

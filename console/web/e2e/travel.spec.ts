@@ -114,11 +114,23 @@ test("a fork with another state has it", async () => {
   await editor.fill("[1]");
   await page.getByText("This has to be an object with the keys to set.").waitFor();
   await editor.fill('{"colour": "blue", "order": 9007199254740993}'); // a double would make it ...992
-  await page.getByRole("button", { name: "Fork", exact: true }).click();
+  let lost = 0;
+  await page.route(/\/fork$/, async (route) => {
+    await route.fetch(); // it is there, and its response is lost
+    lost++;
+    await route.abort();
+  });
+  await page.getByRole("button", { name: "Fork", exact: true }).dblclick(); // as a switch that bounces
+  await page.getByRole("alert").getByText("The request may not have arrived.").waitFor();
+  expect(lost).toBe(1);
+  await page.unroute(/\/fork$/);
+  await page.getByRole("button", { name: "Fork", exact: true }).dblclick();
   await expect.poll(() => page.url()).not.toContain(`/threads/${thread}/`);
   await page.getByRole("tab", { name: "State" }).click();
   await page.getByText('"blue"').waitFor();
   await page.getByText("9007199254740993").first().waitFor();
+  const { members } = await stage.api<{ members: unknown[] }>("GET", `/v1/threads/${thread}/family`);
+  expect(members).toHaveLength(2);
 });
 
 test("a rewind says what is not undone, and is refused in the middle of a run", async () => {

@@ -5,6 +5,7 @@ import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut, signIn } from "./api/client";
+import { dropEarly } from "./api/early";
 import { keys, meQuery, queryClient, stateQuery, threadQuery } from "./api/queries";
 import { keepDraftsOf } from "./app/draft";
 import { nonce } from "./app/place";
@@ -15,10 +16,11 @@ import { followEarly } from "./pages/thread/log";
 setNonce(nonce);
 
 onSignedOut(() => {
+  const ended = queryClient.getQueryData(keys.me()) ? "yes" : undefined; // someone was here
   queryClient.removeQueries({ queryKey: keys.me() });
   // Several requests may be refused before the login is shown.
   if (router.matchRoutes(router.latestLocation).some((match) => match.routeId === "/login")) return;
-  void router.navigate({ to: "/login", search: { to: router.latestLocation.href }, replace: true });
+  void router.navigate({ to: "/login", search: { to: router.latestLocation.href, ended }, replace: true });
 });
 
 /** A link of perdure dev may carry a token behind #. It becomes a session, and leaves the address. */
@@ -48,6 +50,7 @@ const page = document.getElementById("root");
 if (page) {
   await takeToken();
   loadPage();
+  setTimeout(dropEarly); // what was asked for has been taken
   createRoot(page).render(
     <StrictMode>
       <QueryClientProvider client={queryClient}>

@@ -2,6 +2,7 @@ import { type Input, type Output, Perdure, Problem, type Route, type Schemas } f
 import { apiPath } from "@/app/place";
 import { parseExact } from "@/lib/exact";
 import { learnTime } from "@/lib/time";
+import { takeEarly } from "./early";
 
 export { Problem, type Schemas };
 
@@ -19,7 +20,7 @@ export const perdure = new Perdure({
   retry: { maxAttempts: 0 }, // queries are repeated by the query client, and people see what fails
   parse: parseExact,
   fetch: async (to, init) => {
-    const response = await fetch(to, init);
+    const response = await (takeEarly(String(to), init) ?? fetch(to, init));
     learnTime(response.headers.get("Date"));
     if (response.status === 401) signedOut();
     return response;

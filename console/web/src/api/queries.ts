@@ -1,4 +1,5 @@
-import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, QueryClient, useMutation, type UseMutationOptions, type UseMutationResult, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useRef } from "react";
 import { api, Problem, type Schemas } from "./client";
 
 export const queryClient = new QueryClient({
@@ -63,8 +64,9 @@ export const useAskingThreads = () =>
 export const useMessages = (thread: string) =>
   useQuery({ queryKey: keys.messages(thread), queryFn: () => api.get("/v1/threads/{thread}/messages", { path: { thread } }) });
 
-/** A thread, read again now and then: why it does not move may change without an event. */
-export const useThread = (thread: string) => useQuery({ ...threadQuery(thread), refetchInterval: 15_000 });
+/** A thread, read again now and then, and soon while it runs: why it does not move may change without an event. */
+export const useThread = (thread: string) =>
+  useQuery({ ...threadQuery(thread), refetchInterval: ({ state }) => (state.data?.status === "running" || state.data?.status === "queued" ? 3_000 : 15_000) });
 
 export const threadQuery = (thread: string) => ({ queryKey: keys.thread(thread), queryFn: () => api.get("/v1/threads/{thread}", { path: { thread } }) });
 
@@ -90,12 +92,33 @@ export const useFiles = (thread: string, at?: number) =>
     placeholderData: keepPreviousData,
   });
 
+/**
+ * A write of a person. While one is under way, mutate begins no other: a button is drawn as busy a
+ * moment after the click, and a switch that bounces has clicked it twice by then.
+ */
+export function useWrite<R, A = void>(options: UseMutationOptions<R, Error, A>): UseMutationResult<R, Error, A> {
+  const busy = useRef(false);
+  const write = useMutation<R, Error, A>({
+    ...options,
+    onSettled: (...how) => {
+      busy.current = false;
+      return options.onSettled?.(...how);
+    },
+  });
+  const mutate: typeof write.mutate = (...what) => {
+    if (busy.current) return;
+    busy.current = true;
+    write.mutate(...what);
+  };
+  return { ...write, mutate };
+}
+
 export type Control = "cancel" | "pause" | "resume" | "retry" | "again";
 
 /** Controls a run. What changes because of it is read again. */
 export function useControl(thread: string) {
   const client = useQueryClient();
-  return useMutation({
+  return useWrite({
     mutationFn: ({ verb, run, reason }: { verb: Control; run: string; reason?: string }) =>
       api.post(`/v1/threads/{thread}/runs/{run}/${verb}` as "/v1/threads/{thread}/runs/{run}/cancel", {
         path: { thread, run },

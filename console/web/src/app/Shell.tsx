@@ -3,6 +3,7 @@ import { CircleHelp, Ellipsis, Inbox, LayoutList, LogOut, type LucideIcon, Monit
 import { useEffect, useState } from "react";
 import { signOut } from "@/api/client";
 import { queryClient, useAsks, useMe } from "@/api/queries";
+import { failure } from "@/lib/lost";
 import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
@@ -129,7 +130,7 @@ function useLeave() {
     try {
       await signOut();
     } catch (error) {
-      return sayError("You are still signed in", error);
+      return sayError(...failure("You are still signed in", error, "The request to sign out", "The server does not answer. Sign out again later."));
     }
     forgetDrafts();
     queryClient.clear();

@@ -1,8 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Clapperboard } from "lucide-react";
 import { Problem, perdure } from "@/api/client";
-import { keys, useCan } from "@/api/queries";
+import { keys, useCan, useWrite } from "@/api/queries";
 import { Button } from "@/ui/Button";
 import { sayError } from "@/ui/Toast";
 import { basePath } from "./place";
@@ -24,7 +24,7 @@ export function OfferDemo() {
   const navigate = useNavigate();
   const client = useQueryClient();
   const mayImport = useCan("admin");
-  const add = useMutation({
+  const add = useWrite({
     mutationFn: addDemo,
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: keys.threads() });

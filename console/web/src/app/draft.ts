@@ -70,7 +70,7 @@ function dropDrafts(but?: Person) {
   tell();
 }
 
-/** Removes all drafts, in every tab of this browser. */
+/** Removes all drafts, in every tab of this browser. Other tabs show that nobody is signed in any more. */
 export function forgetDrafts() {
   dropDrafts();
   others?.postMessage("forget");
@@ -82,7 +82,11 @@ export function keepDraftsOf(who: Person) {
   others?.postMessage("signed in");
 }
 
-if (others) others.onmessage = ({ data }) => (data === "forget" ? dropDrafts() : location.reload());
+if (others)
+  others.onmessage = ({ data }) => {
+    if (data === "forget") dropDrafts();
+    location.reload();
+  };
 
 const subscribe = (listener: () => void) => {
   listeners.add(listener);

@@ -1,8 +1,9 @@
 // @vitest-environment happy-dom
 import { act, render, screen } from "@testing-library/react";
+import type { ComponentType } from "react";
 import { afterEach, expect, test, vi } from "vitest";
 import { entryOf, newBuild, reloadFor } from "./build";
-import { lazily, loadMissing, MissingParts } from "./lazily";
+import { type Held, lazily, loadMissing, MissingParts } from "./lazily";
 
 afterEach(() => {
   vi.unstubAllGlobals();
@@ -33,6 +34,21 @@ test("a file that does not come leaves what stands in for it, until it comes", a
   await act(async () => screen.getByRole("button", { name: "Try again" }).click());
   await screen.findByText("hello");
   expect(screen.queryByRole("alert")).toBeNull();
+});
+
+test("what stands in stays while someone writes in it", async () => {
+  let come: (file: { default: ComponentType }) => void = () => {};
+  const Part = lazily(
+    () => new Promise<{ default: ComponentType }>((resolve) => (come = resolve)),
+    ({ hold }: Held) => <input aria-label="stand-in" onFocus={() => hold(true)} onBlur={() => hold(false)} />,
+  );
+  render(<Part />);
+  const input = screen.getByLabelText("stand-in");
+  act(() => input.focus());
+  await act(async () => come({ default: () => <b>loaded</b> }));
+  expect(document.activeElement).toBe(screen.getByLabelText("stand-in"));
+  act(() => input.blur());
+  screen.getByText("loaded");
 });
 
 test("a page loads itself again for a new build, once", async () => {

@@ -18,8 +18,13 @@ const subscribe = (listener: () => void) => {
   return () => void listeners.delete(listener);
 };
 
-/** A component whose file is loaded when it is needed first. Until it is there, Waiting stands in for it. */
-export function lazily<P extends object>(file: () => Promise<{ default: ComponentType<P> }>, Waiting: ComponentType<P>) {
+export interface Held {
+  /** Keeps what stands in where it is, even if the file has come. */
+  hold(on: boolean): void;
+}
+
+/** A component whose file is loaded when it is needed first. Until it is there, Waiting stands in for it, and for as long as Waiting holds on, so that nobody's keys are lost in between. */
+export function lazily<P extends object>(file: () => Promise<{ default: ComponentType<P> }>, Waiting: ComponentType<P & Held>) {
   let loaded: ComponentType<P> | undefined;
   let loading: Promise<void> | undefined;
   const part: Part = {
@@ -46,8 +51,9 @@ export function lazily<P extends object>(file: () => Promise<{ default: Componen
   };
   const Lazy = (props: P) => {
     const Loaded = useSyncExternalStore(subscribe, () => loaded);
+    const [held, hold] = useState(false);
     useEffect(() => void part.load(), []);
-    return Loaded ? <Loaded {...props} /> : <Waiting {...props} />;
+    return Loaded && !held ? <Loaded {...props} /> : <Waiting {...props} hold={hold} />;
   };
   return Object.assign(Lazy, { preload: part.load });
 }

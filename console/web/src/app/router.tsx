@@ -4,7 +4,7 @@ import { meQuery, queryClient } from "@/api/queries";
 import Thread from "@/pages/thread/Thread";
 import Threads from "@/pages/threads/Threads";
 import { Failed, Loading } from "@/ui/Empty";
-import { Toasts } from "@/ui/Toast";
+import { dropFailures, Toasts } from "@/ui/Toast";
 import { lazily, MissingParts } from "./lazily";
 import { basePath } from "./place";
 import { Shell } from "./Shell";
@@ -79,6 +79,8 @@ export const router = createRouter({
     return said.size ? `?${said}` : "";
   },
 });
+
+router.subscribe("onBeforeLoad", ({ pathChanged }) => pathChanged && dropFailures());
 
 declare module "@tanstack/react-router" {
   interface Register {

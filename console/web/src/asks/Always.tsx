@@ -1,10 +1,11 @@
 import { ShieldCheck } from "lucide-react";
 import type { AskedCall } from "@/lib/ask";
-import { parsed } from "@/lib/exact";
+import { jsonFault, nameTwice, parsedWritten } from "@/lib/exact";
+import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Code } from "@/ui/Code";
 import { Text } from "@/ui/Text";
-import { onSend, SendKeys } from "./Answer";
+import { onSend, SendKeys } from "./send";
 import type { ValueDraft } from "./ValueEditor";
 
 interface AlwaysProps {
@@ -19,7 +20,7 @@ interface AlwaysProps {
 export function Always({ call, draft, setDraft, busy, send }: AlwaysProps) {
   const wide = draft?.view === "json";
   const text = draft?.text ?? JSON.stringify(call.args, null, 2);
-  const pattern = parsed(text);
+  const pattern = parsedWritten(text);
   const good = !wide || (pattern !== null && typeof pattern === "object" && !Array.isArray(pattern));
   const submit = () => good && !busy && send(wide ? pattern : undefined);
   const group = "always-which";
@@ -47,7 +48,7 @@ export function Always({ call, draft, setDraft, busy, send }: AlwaysProps) {
         </>
       )}
       <div className="flex items-center justify-end gap-3">
-        {!good && <p className="flex-1 text-bad">The pattern is not a JSON object.</p>}
+        {!good && <p className="flex-1 text-bad">{nameTwice(text) ? oneLine(jsonFault(text)) : "The pattern is not a JSON object."}</p>}
         <SendKeys />
         <Button look="main" icon={<ShieldCheck aria-hidden />} busy={busy && "Sending …"} disabled={!good} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
           Approve, and allow from now on

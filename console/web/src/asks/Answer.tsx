@@ -5,19 +5,21 @@ import { useHotkeys } from "@/app/hotkeys";
 import { useCan, useMe } from "@/api/queries";
 import { type Ask, askedCall, decisionsOf, valueSchema, verbOf } from "@/lib/ask";
 import { cx } from "@/lib/cx";
+import { own } from "@/lib/own";
 import { many, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Area, Field } from "@/ui/Field";
 import { Kbd } from "@/ui/Kbd";
-import { say } from "@/ui/Toast";
+import { sayRefused } from "@/ui/Toast";
 import type { Fold } from "./fold";
 import { useAnswer } from "./mutations";
 import { Always } from "./Always";
 import { Provide } from "./Provide";
+import { onSend, SendKeys } from "./send";
 import { firstValue, ValueEditor, type ValueDraft, written } from "./ValueEditor";
 
 /** What someone has begun to answer. */
-interface Draft {
+export interface Draft {
   /** The decision whose panel is open. */
   open?: string;
   message?: string;
@@ -33,6 +35,9 @@ const icons: Record<string, ReactNode> = {
   respond: <MessageSquare aria-hidden />,
   always: <ShieldCheck aria-hidden />,
 };
+
+/** What someone has begun to write in an answer. */
+export const writtenIn = (draft: Draft | undefined): string[] => [draft?.message, ...Object.values(draft?.values ?? {}).map((value) => value.text)].filter((text) => !!text) as string[];
 
 /** Whether the caller may answer: the scope, and the people and groups whom the ask names. */
 export function useMayAnswer(ask: Ask): boolean {
@@ -66,24 +71,17 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const [wanted, setWanted] = useState(false); // the panel was opened just now, and gets the focus
   const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
   const may = useMayAnswer(ask);
-  const answer = useAnswer(ask);
+  const answer = useAnswer(ask, () => setDraft(undefined));
   const decisions = decisionsOf(ask);
   const call = askedCall(ask);
   const only = decisions.length === 1 ? decisions[0] : undefined;
   const open = draft?.open ?? (only !== undefined && needsPanel(ask, only) ? only : undefined);
-  const value = (decision: string) => draft?.values?.[decision];
+  const value = (decision: string) => own(draft?.values, decision);
+  const key = (decision: string) => own(keyOf, decision);
   const seen = useSeen(`${ask.id} ${keys}`);
   const send = (decision: string, more: { value?: unknown; message?: string } = {}) => {
     if (answer.isPending || !seen) return;
-    answer.mutate(
-      { ...(decision ? { decision } : {}), ...more },
-      {
-        onSuccess: () => {
-          setDraft(undefined);
-          onDone?.();
-        },
-      },
-    );
+    answer.mutate({ ...(decision ? { decision } : {}), ...more }, { onSuccess: () => onDone?.() });
   };
   // Whether something was entered in the panel of a decision, which another one would drop.
   const begun = (decision: string) => {
@@ -95,10 +93,10 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
     if (!seen) return;
     if (fold.folded && agrees.has(decision)) {
       fold.unfold();
-      return say(`${many(fold.folded, "value was", "values were")} folded`, "Everything is shown now. Look at it, then decide.");
+      return sayRefused(`${many(fold.folded, "value was", "values were")} folded`, "Everything is shown now. Look at it, then decide.");
     }
     if (!needsPanel(ask, decision)) {
-      if (open !== undefined && begun(open)) return say("You have begun another answer", `Send it, or close it with ${verbOf(open)}, before you decide otherwise.`);
+      if (open !== undefined && begun(open)) return sayRefused("You have begun another answer", `Send it, or close it with ${verbOf(open)}, before you decide otherwise.`);
       return send(decision);
     }
     setWanted(true);
@@ -108,7 +106,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
     !may || !keys
       ? {}
       : {
-          ...Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d], (event: KeyboardEvent) => !event.repeat && choose(d, false)])),
+          ...Object.fromEntries(decisions.filter(key).map((d) => [key(d), (event: KeyboardEvent) => !event.repeat && choose(d, false)])),
           ...(draft?.open !== undefined ? { Escape: () => setDraft((before) => ({ ...before, open: undefined })) } : {}),
         },
   );
@@ -133,17 +131,17 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
           key={decision}
           look={decision === "approve" ? "main" : decision === "reject" ? "danger" : "plain"}
           className={cx("max-sm:h-11 max-sm:flex-1", open === decision && "!bg-selected !text-text")}
-          icon={icons[decision]}
+          icon={own(icons, decision)}
           aria-expanded={needsPanel(ask, decision) ? open === decision : undefined}
           busy={answer.isPending && answer.variables.decision === decision && "Sending …"}
           disabled={answer.isPending || !seen}
-          title={keys && keyOf[decision] ? `${verbOf(decision)} (${keyOf[decision]})` : undefined}
+          title={keys && key(decision) ? `${verbOf(decision)} (${key(decision)})` : undefined}
           onClick={() => choose(decision)}
         >
           {plain(verbOf(decision))}
-          {keys && keyOf[decision] && (
+          {keys && key(decision) && (
             <span className="-mr-1 hidden opacity-80 2xl:inline">
-              <Kbd>{keyOf[decision]}</Kbd>
+              <Kbd>{key(decision)!}</Kbd>
             </span>
           )}
         </Button>
@@ -203,21 +201,6 @@ function Panel({ focus, children }: { focus: boolean; children: ReactNode }) {
     </div>
   );
 }
-
-/** Sends on Ctrl+Enter or ⌘+Enter, so that an answer needs no mouse. */
-export const onSend = (send: () => void) => (event: { key: string; ctrlKey: boolean; metaKey: boolean; preventDefault(): void; stopPropagation(): void }) => {
-  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-  event.preventDefault();
-  event.stopPropagation(); // an editor would begin a line
-  send();
-};
-
-export const SendKeys = () => (
-  <span className="hidden items-center gap-1 text-xs text-faint sm:flex">
-    <Kbd>Ctrl</Kbd>
-    <Kbd>Enter</Kbd>
-  </span>
-);
 
 function Reject({ message, setMessage, busy, send }: { message: string; setMessage(text: string): void; busy: boolean; send(message: string): void }) {
   return (

@@ -2,9 +2,10 @@ import { Link } from "@tanstack/react-router";
 import { CircleCheck, Clock, Link as LinkIcon, MessagesSquare, UserRound } from "lucide-react";
 import { type ReactNode, useMemo, useState } from "react";
 import { useAsk, useMessages, useThread } from "@/api/queries";
+import { useDraft } from "@/app/draft";
 import { basePath } from "@/app/place";
 import { Conversation } from "@/chat/Conversation";
-import { type Ask, askedCall, askOfCall, closedText } from "@/lib/ask";
+import { type Ask, askedCall, askedSecret, askOfCall, closedText } from "@/lib/ask";
 import { conversation, decided } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { oneLine, plain, precise } from "@/lib/text";
@@ -16,7 +17,7 @@ import { Json } from "@/ui/Json";
 import { Badge } from "@/ui/Status";
 import { Line, Text } from "@/ui/Text";
 import { Time } from "@/ui/Time";
-import { useAnswerParts } from "./Answer";
+import { type Draft, useAnswerParts, writtenIn } from "./Answer";
 import { useFold } from "./fold";
 
 interface AskViewProps {
@@ -118,6 +119,21 @@ function What({ ask, open }: { ask: Ask; open: number }) {
         </div>
       </Part>
     );
+  const secret = askedSecret(ask);
+  if (secret)
+    return (
+      <Part title="The credential">
+        <p className="rounded border border-line bg-panel px-3 py-2">
+          <bdi className="font-mono font-semibold">{precise(secret.name)}</bdi>
+          {secret.agent && (
+            <span className="text-soft">
+              {" "}
+              for the agent <bdi>{plain(secret.agent)}</bdi>
+            </span>
+          )}
+        </p>
+      </Part>
+    );
   if (ask.data === undefined || ask.data === null) return null;
   return (
     <Part title="What it is about">
@@ -174,7 +190,7 @@ function Before({ ask }: { ask: Ask }) {
           Show the {said.length - shown.length} messages before
         </Button>
       )}
-      <Conversation thread={ask.thread} said={shown} over={!!thread?.runs?.length && thread.runs.every((run) => ended(run.status))} asked={(one) => !!askOfCall([ask, ...others], one)} />
+      <Conversation thread={ask.thread} said={shown} over={!!thread?.runs?.length && thread.runs.every((run) => ended(run.status))} asked={(one) => askOfCall([ask, ...others], one)} />
     </Part>
   );
 }
@@ -183,6 +199,7 @@ function Before({ ask }: { ask: Ask }) {
 function Closed({ ask, text }: { ask: Ask; text: string }) {
   const call = askedCall(ask);
   const answer = ask.answer;
+  const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
   return (
     <div role="status" className="space-y-2">
       <p className="flex flex-wrap items-center gap-2">
@@ -205,6 +222,18 @@ function Closed({ ask, text }: { ask: Ask; text: string }) {
         <LinkIcon aria-hidden className="size-3.5" />
         See what came of it
       </Link>
+      {writtenIn(draft).map((text, at) => (
+        <section key={at} aria-label="What you had begun" className="rounded border border-line bg-panel px-3 py-2">
+          <p className="flex items-center gap-1 text-xs text-faint">
+            <span className="flex-1">You had begun another answer. It was not sent.</span>
+            <Copy text={text} label="Copy" what="Copy what you have written" />
+            <Button look="quiet" size="small" onClick={() => setDraft(undefined)}>
+              Discard
+            </Button>
+          </p>
+          <Text text={text} limit={600} />
+        </section>
+      ))}
     </div>
   );
 }

@@ -1,13 +1,13 @@
 import { Check } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
-import { parsed } from "@/lib/exact";
+import { jsonFault, parsedWritten } from "@/lib/exact";
 import { blank, check, faultsText, type Schema } from "@/lib/schema";
 import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Code } from "@/ui/Code";
 import { Diff } from "@/ui/Diff";
 import { SchemaForm } from "@/ui/SchemaForm";
-import { onSend, SendKeys } from "./Answer";
+import { onSend, SendKeys } from "./send";
 
 /** A value that is being entered: as JSON, and by which of the two views. */
 export interface ValueDraft {
@@ -32,7 +32,7 @@ interface ValueEditorProps {
 export function ValueEditor(props: ValueEditorProps) {
   const { schema, before, choices = [], draft, setDraft, verb, busy, disabled, send } = props;
   const { value, setValue, view, text, faults, shown, setShown, setText, setView } = useValue(schema, before, draft, setDraft);
-  const broken = view === "json" && value === undefined;
+  const broken = view === "json" && value === undefined && jsonFault(text);
   useEffect(() => void Code.preload(), []);
   const submit = () => {
     setShown(true);
@@ -55,7 +55,7 @@ export function ValueEditor(props: ValueEditorProps) {
       ) : (
         <Code label="JSON" value={text} onChange={setText} height="14rem" />
       )}
-      {view === "json" && (shown || before !== undefined) && <FaultList faults={faults} broken={broken} />}
+      {view === "json" && (shown || before !== undefined || (broken && text.trim() !== "")) && <FaultList faults={faults} broken={broken} />}
       {before !== undefined && !broken && (
         <div>
           <p className="mb-1 text-xs font-medium text-faint">What you change</p>
@@ -65,7 +65,7 @@ export function ValueEditor(props: ValueEditorProps) {
       <div className="flex flex-wrap items-center justify-end gap-3">
         {shown && faults.size > 0 && <p className="outside flex-1 text-bad">{oneLine(faultsText(faults))}</p>}
         <SendKeys />
-        <Button look="main" icon={<Check aria-hidden />} busy={busy && "Sending …"} disabled={broken || disabled} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
+        <Button look="main" icon={<Check aria-hidden />} busy={busy && "Sending …"} disabled={!!broken || disabled} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
           {verb}
         </Button>
       </div>
@@ -73,19 +73,19 @@ export function ValueEditor(props: ValueEditorProps) {
   );
 }
 
-export const Views = ({ view, setView, broken }: { view: "form" | "json"; setView(view: "form" | "json"): void; broken: boolean }) => (
+export const Views = ({ view, setView, broken }: { view: "form" | "json"; setView(view: "form" | "json"): void; broken: string | false }) => (
   <div role="group" aria-label="View" className="flex gap-1">
     {(["form", "json"] as const).map((one) => (
-      <Button key={one} size="small" look={view === one ? "plain" : "quiet"} aria-pressed={view === one} disabled={one === "form" && broken} onClick={() => setView(one)}>
+      <Button key={one} size="small" look={view === one ? "plain" : "quiet"} aria-pressed={view === one} disabled={one === "form" && !!broken} onClick={() => setView(one)}>
         {one === "form" ? "Form" : "JSON"}
       </Button>
     ))}
   </div>
 );
 
-export const FaultList = ({ faults, broken }: { faults: ReadonlyMap<string, string>; broken: boolean }) => (
+export const FaultList = ({ faults, broken }: { faults: ReadonlyMap<string, string>; broken: string | false }) => (
   <ul className="text-xs text-bad">
-    {broken && <li>This is not JSON yet.</li>}
+    {broken && <li>{oneLine(broken)}</li>}
     {!broken &&
       [...faults].map(([at, what]) => (
         <li key={at}>
@@ -108,7 +108,7 @@ export function useValue(schema: Schema | undefined, before: unknown, draft: Val
   const view = draft?.view ?? "form";
   const text = draft?.text ?? written(first);
   const [entered, setEntered] = useState<{ text: string; value: unknown }>();
-  const value = entered?.text === text ? entered.value : draft?.text === undefined ? first : parsed(text);
+  const value = entered?.text === text ? entered.value : draft?.text === undefined ? first : parsedWritten(text);
   const faults = useMemo(() => check(schema, value), [schema, value]);
   return {
     value,

@@ -1,7 +1,9 @@
-import { Ban, ChevronRight, CircleCheck, CircleX, Hourglass, Loader, UserRound, Wrench } from "lucide-react";
+import { Ban, ChevronRight, CircleCheck, CircleX, Hourglass, KeyRound, Loader, UserRound, Wrench } from "lucide-react";
 import { type ReactNode, useState } from "react";
+import { type Ask, wantsSecret } from "@/lib/ask";
 import { cx } from "@/lib/cx";
 import { parsed } from "@/lib/exact";
+import { own } from "@/lib/own";
 import { brief, oneLine, plain } from "@/lib/text";
 import { duration } from "@/lib/time";
 import { Diff } from "@/ui/Diff";
@@ -13,8 +15,8 @@ import type { CallView } from "./said";
 
 interface CallProps {
   call: CallView;
-  /** It waits for a person. */
-  asked?: boolean;
+  /** What it waits for. */
+  asked?: Ask;
   /** The run has ended: what has no result will not get one. */
   over?: boolean;
   live?: boolean;
@@ -83,11 +85,11 @@ function CallState({ call, asked, over, live }: Pick<CallProps, "call" | "asked"
   if (asked)
     return (
       <Badge tone="ask">
-        <UserRound aria-hidden />
-        waits for a person
+        {wantsSecret(asked) ? <KeyRound aria-hidden /> : <UserRound aria-hidden />}
+        {wantsSecret(asked) ? "waits for a credential" : "waits for a person"}
       </Badge>
     );
-  const how = call.expired ? "expired" : decisions[call.decision ?? ""];
+  const how = call.expired ? "expired" : own(decisions, call.decision);
   const who = call.by && !call.expired ? ` by ${oneLine(call.by, 40)}` : "";
   const more = how ? `${how}${who}` : "";
   if (!call.result) {

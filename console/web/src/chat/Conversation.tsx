@@ -1,5 +1,6 @@
 import { Brain, Clock } from "lucide-react";
 import { memo, type ReactNode } from "react";
+import type { Ask } from "@/lib/ask";
 import { cx } from "@/lib/cx";
 import { compact, oneLine } from "@/lib/text";
 import { Markdown } from "@/ui/Markdown";
@@ -12,8 +13,8 @@ import type { CallView, Said, SaidPart } from "./said";
 interface ConversationProps {
   thread: string;
   said: Said[];
-  /** Whether a call waits for a person. */
-  asked?(call: CallView): boolean;
+  /** The ask for which a call waits. */
+  asked?(call: CallView): Ask | undefined;
   /** What a person can do about a call. */
   under?(call: CallView): ReactNode;
   /** No run is active: calls without a result will not get one. */

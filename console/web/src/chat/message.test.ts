@@ -1,5 +1,6 @@
+import { Problem } from "@perdure/client";
 import { expect, test } from "vitest";
-import { after, type Draft, edited, messageOf } from "./message";
+import { after, type Draft, edited, messageOf, notSent } from "./message";
 
 test("the same text is the same message, and another text another", () => {
   expect([messageOf(undefined, "enqueue"), messageOf({ text: "  " }, "enqueue")]).toEqual([undefined, undefined]);
@@ -18,4 +19,10 @@ test("what was written while a message was under way stays", () => {
   expect(after({ text: "one", tried: message }, message)).toBeUndefined();
   expect(after(undefined, message)).toBeUndefined();
   expect(after({ text: "two" }, message)).toEqual({ text: "two" });
+});
+
+test("without a response nobody says that a message was not sent", () => {
+  expect(notSent(new Problem("quota", 429))[0]).toBe("The message was not sent");
+  expect(notSent(new Problem("gateway", 502))[0]).toBe("The message may not have arrived");
+  expect(notSent(new Problem("offline", 0))[0]).toBe("The message may not have arrived");
 });

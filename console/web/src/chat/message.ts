@@ -1,3 +1,5 @@
+import { failure } from "@/lib/lost";
+
 export type Policy = "steer" | "enqueue";
 
 export interface Message {
@@ -26,3 +28,6 @@ export function messageOf(draft: Draft | undefined, policy: Policy): Message | u
 
 /** What is left of a draft after a message was taken. */
 export const after = (draft: Draft | undefined, taken: Message): Draft | undefined => (draft?.tried?.key === taken.key ? undefined : draft);
+
+/** What to say when a message was not taken: without a response, nobody knows. */
+export const notSent = (error: unknown) => failure("The message was not sent", error, "The message", "The server does not answer. Send it again later: it is not said twice.");

@@ -1,6 +1,8 @@
 import type { Schemas } from "@/api/client";
 import { foldedIn } from "./folded";
+import { own } from "./own";
 import type { Schema } from "./schema";
+import { oneLine } from "./text";
 
 export type Ask = Schemas["AskInfo"];
 
@@ -22,14 +24,29 @@ export function askedCall(ask: Ask): AskedCall | undefined {
   return { agent: data.agent, tool: data.tool, call: data.call, args: data.args, description: data.description, ref: data.ref, allows: data.always?.allows };
 }
 
-/** The ask for which a call waits: one that names it, or one below it, such as that for a credential. */
+/** The calls that an ask names: the one that it is about, or all that wait for a credential. */
+function namedCalls(ask: Ask): string[] | undefined {
+  const call = askedCall(ask)?.call;
+  if (call) return [call];
+  const { calls } = (ask.data ?? {}) as { calls?: unknown };
+  return wantsSecret(ask) && Array.isArray(calls) ? (calls as string[]) : undefined;
+}
+
+/** The ask for which a call waits: one that names it, or one below it. */
 export function askOfCall(asks: readonly Ask[], call: { id: string; path?: string; result?: unknown }): Ask | undefined {
   if (call.result) return undefined;
   const below = (ask: Ask) => call.path !== undefined && `${ask.run}${ask.path}`.startsWith(`${call.path}/`);
-  return asks.find((ask) => {
-    const named = askedCall(ask)?.call;
-    return ask.status === "open" && (named ? named === call.id : below(ask));
-  });
+  return asks.find((ask) => ask.status === "open" && (namedCalls(ask)?.includes(call.id) ?? below(ask)));
+}
+
+/** Whether an ask waits for a credential. */
+export const wantsSecret = (ask: Ask) => ask.kind === "credential";
+
+/** What an ask for a credential says of it. */
+export function askedSecret(ask: Ask): { name: string; agent?: string } | undefined {
+  const data = ask.data as { credential?: unknown; agent?: unknown } | null | undefined;
+  if (!wantsSecret(ask) || typeof data?.credential !== "string") return undefined;
+  return { name: data.credential, agent: typeof data.agent === "string" ? data.agent : undefined };
 }
 
 /** The decisions of an ask in the order of its buttons. "" stands for an answer without one. */
@@ -42,7 +59,7 @@ export function decisionsOf(ask: Ask): string[] {
 
 /** The schema of the value of a decision, undefined if any value will do, and null if it has none. */
 export function valueSchema(ask: Ask, decision: string): Schema | undefined | null {
-  const schema = (ask.schemas ? ask.schemas[decision] : ask.schema) as Schema | undefined;
+  const schema = (ask.schemas ? own(ask.schemas, decision) : ask.schema) as Schema | undefined;
   if (schema?.type === "null") return null;
   if (schema) return schema;
   if (decision === "approve" || decision === "reject") return null;
@@ -61,6 +78,12 @@ export function closedText(ask: Ask): string | undefined {
   return "Closed: its run went on or ended without an answer";
 }
 
+/** Whether an ask was answered with this. */
+export const isAnswer = ({ answer }: Ask, reply: { decision?: string; value?: unknown; message?: string }): boolean =>
+  !!answer && sent(answer) === sent(reply);
+
+const sent = ({ decision, value, message }: { decision?: string; value?: unknown; message?: string }) => JSON.stringify([decision ?? "", value ?? null, message ?? ""]);
+
 /** What the page of an ask is headed: that it waits, or how it ended. */
 export const headingOf = (ask: Ask): string => closedText(ask) ?? "Waits for a person";
 
@@ -73,11 +96,14 @@ const past: Record<string, string> = {
   provided: "Provided",
 };
 
-export const pastWord = (decision: string | undefined) => (decision ? (past[decision] ?? `Decided “${decision}”`) : "Answered");
+export const pastWord = (decision: string | undefined) => (decision ? (own(past, decision) ?? `Decided “${decision}”`) : "Answered");
 
 const verbs: Record<string, string> = { approve: "Approve", edit: "Edit", reject: "Reject", respond: "Respond", always: "Always allow", provided: "Provide" };
 
-export const verbOf = (decision: string) => verbs[decision] ?? (decision || "Answer");
+export const verbOf = (decision: string) => own(verbs, decision) ?? (decision || "Answer");
+
+/** An ask by its own words: what may be called, or what is asked. */
+export const nameOf = (ask: Ask): string => oneLine(askedCall(ask)?.tool || ask.prompt || askedSecret(ask)?.name || ask.path, 80);
 
 /** Open asks in groups: those of one thread together, in the order in which the list has them. */
 export function byThread(asks: readonly Ask[]): Ask[][] {

@@ -18,3 +18,9 @@ test("what did not change is left out but for its surroundings", () => {
   const shown = withContext(lineDiff(text.join("\n"), text.with(10, "other").join("\n")), 1);
   expect(shown.map((l) => l && `${l.kind} ${l.text}`)).toEqual([null, "same line 9", "removed line 10", "added other", "same line 11", null]);
 });
+
+test("one line alone is not left out", () => {
+  const lines = lineDiff("{\na\nb\nc\nd\n}", "{\nA\nb\nc\nd\n}");
+  expect(withContext(lines, 3).at(-1)?.text).toBe("}");
+  expect(withContext(lines, 2).at(-1)).toBeNull();
+});

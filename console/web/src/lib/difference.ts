@@ -25,8 +25,9 @@ export function withContext(lines: DiffLine[], around = 3): (DiffLine | null)[] 
   const keep = lines.map((line) => line.kind !== "same");
   const near = keep.map((_, at) => keep.slice(Math.max(0, at - around), at + around + 1).some(Boolean));
   const shown: (DiffLine | null)[] = [];
+  const alone = (at: number) => (near[at - 1] ?? true) && (near[at + 1] ?? true); // a mark in its place would save nothing
   lines.forEach((line, at) => {
-    if (near[at]) shown.push(line);
+    if (near[at] || alone(at)) shown.push(line);
     else if (shown.at(-1) !== null) shown.push(null);
   });
   return shown;

@@ -61,6 +61,50 @@ function decimal(text: string): string {
   return short === "" ? "0" : `${sign}${short}e${Number(power) - part.length + digits.length - short.length}`;
 }
 
+const namesAndBraces = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}]/g;
+
+/** A name that occurs twice in an object of a JSON text, however it is spelled, and where. */
+export function nameTwice(text: string): { name: string; from: number; to: number } | undefined {
+  if (parsed(text) === undefined) return undefined;
+  const open: Set<string>[] = [];
+  for (const { 0: token, 1: quoted, 2: colon, index } of text.matchAll(namesAndBraces)) {
+    if (token === "{") open.push(new Set());
+    else if (token === "}") open.pop();
+    else if (quoted && colon) {
+      const name = JSON.parse(quoted) as string;
+      const names = open.at(-1)!;
+      if (names.has(name)) return { name, from: index, to: index + quoted.length };
+      names.add(name);
+    }
+  }
+  return undefined;
+}
+
+export const twiceText = (name: string) => `The name ${JSON.stringify(name)} occurs twice in an object.`;
+
+/** Parses JSON that a person writes. A name that occurs twice is refused, as by the server: one of its values would be lost. */
+export function parseWritten(text: string): unknown {
+  const value = parseExact(text);
+  const twice = nameTwice(text);
+  if (twice) throw new SyntaxError(twiceText(twice.name));
+  return value;
+}
+
+/** A value that a person writes as JSON, or undefined if it is not. */
+export function parsedWritten(text: string): unknown {
+  try {
+    return parseWritten(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Why what a person writes is not taken as JSON. */
+export function jsonFault(text: string): string {
+  const twice = nameTwice(text);
+  return twice ? twiceText(twice.name) : "This is not JSON yet.";
+}
+
 /** A value that is written as JSON, or undefined if it is not. */
 export function parsed(text: string): unknown {
   try {

@@ -1,4 +1,5 @@
 import type { Schemas } from "@/api/client";
+import { own } from "./own";
 import type { Tone } from "./status";
 import { duration } from "./time";
 
@@ -46,7 +47,7 @@ export function marksOf(entries: readonly Entry[]): Mark[] {
         mark("answer", "ask", `${e.kind}${e.decision ? `: ${e.decision}` : ""}${e.by ? ` by ${e.by}` : ""}`);
         break;
       case "ended":
-        mark("end", endings[e.status ?? ""] ?? "idle", `run ${e.status ?? "ended"}`);
+        mark("end", own(endings, e.status) ?? "idle", `run ${e.status ?? "ended"}`);
         break;
       case "blocked":
       case "quarantined":

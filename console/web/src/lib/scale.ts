@@ -16,7 +16,7 @@ const runs = (s: Segment) => s.look === "run" || s.look === "failed";
 
 /** The times in which anything ran, joined where they touch. */
 export function activeTimes(spans: readonly Span[], more: readonly Break[] = []): Break[] {
-  const all: Break[] = [...more];
+  const all = more.map(({ from, to }) => ({ from, to }));
   const walk = (span: Span) => {
     for (const s of span.segments) if (runs(s)) all.push({ from: s.from, to: s.to });
     span.children.forEach(walk);
@@ -27,7 +27,7 @@ export function activeTimes(spans: readonly Span[], more: readonly Break[] = [])
   for (const one of all) {
     const last = joined.at(-1);
     if (last && one.from <= last.to) last.to = Math.max(last.to, one.to);
-    else joined.push({ ...one });
+    else joined.push(one);
   }
   return joined;
 }

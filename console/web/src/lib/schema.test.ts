@@ -67,3 +67,18 @@ test("what does not fit is named, also inside of JSON", () => {
   expect(faultsAt(faults, "/ext")).toBeUndefined();
   expect(faultsText(faults)).toBe("One entry does not fit: /extra/a must be a number.");
 });
+
+test("names that every object has are names like any other", () => {
+  const odd = JSON.parse('{"type":"object","properties":{"__proto__":{"type":"string"},"toString":{"type":"array"}},"required":["__proto__","toString"]}') as Schema;
+  expect(JSON.stringify(blank(odd, odd))).toBe('{"__proto__":"","toString":[]}');
+  expect(plainSchema({ $ref: "#/constructor/prototype" }, odd)).toEqual({});
+  expect(kindOf({ type: "constructor" })).toBe("any");
+});
+
+test("a name that is written twice is said where the value is written", () => {
+  const faults = check({ type: "object" }, { meta: new Unfinished('{"a":1,"a":2}'), other: new Unfinished("{") });
+  expect([...faults]).toEqual([
+    ["/meta", 'has the name "a" twice in an object'],
+    ["/other", "is not finished"],
+  ]);
+});

@@ -1,5 +1,6 @@
 import { type Schema as Checked, Validator } from "@cfworker/json-schema";
-import { rawNumber } from "./exact";
+import { nameTwice, rawNumber } from "./exact";
+import { own } from "./own";
 
 export interface Schema {
   type?: string | string[];
@@ -44,7 +45,7 @@ const omit = ({ anyOf: _, oneOf: __, ...rest }: Schema): Schema => rest;
 
 function lookUp(root: Schema, ref: string): Schema | undefined {
   let at: unknown = root;
-  for (const name of ref.split("/").slice(1)) at = (at as Record<string, unknown> | undefined)?.[decodeURIComponent(name).replace(/~1/g, "/").replace(/~0/g, "~")];
+  for (const name of ref.split("/").slice(1)) at = own(at as Record<string, unknown> | undefined, decodeURIComponent(name).replace(/~1/g, "/").replace(/~0/g, "~"));
   return typeof at === "object" && at !== null ? (at as Schema) : undefined;
 }
 
@@ -55,7 +56,7 @@ export function kindOf(schema: Schema): Kind {
   if (schema.enum && schema.enum.every((one) => one === null || typeof one !== "object")) return "choice";
   const types = (Array.isArray(schema.type) ? schema.type : schema.type ? [schema.type] : []).filter((type, _, all) => type !== "null" || all.length === 1);
   if (types.length === 1) {
-    const kind = kinds[types[0] ?? ""] ?? "any";
+    const kind = own(kinds, types[0]) ?? "any";
     return kind === "object" && !schema.properties && schema.additionalProperties !== false ? "any" : kind;
   }
   return types.length === 0 && schema.properties ? "object" : "any";
@@ -69,12 +70,8 @@ export function blank(schema: Schema | boolean | undefined, root: Schema, needed
   if (!needed) return undefined;
   switch (kindOf(at)) {
     case "object": {
-      const value: Record<string, unknown> = {};
-      for (const [name, one] of Object.entries(at.properties ?? {})) {
-        const inner = blank(one, root, at.required?.includes(name) ?? false);
-        if (inner !== undefined) value[name] = inner;
-      }
-      return value;
+      const members = Object.entries(at.properties ?? {}).map(([name, one]) => [name, blank(one, root, at.required?.includes(name) ?? false)] as const);
+      return Object.fromEntries(members.filter(([, inner]) => inner !== undefined));
     }
     case "list":
       return [];
@@ -135,7 +132,10 @@ const add = (faults: Faults, at: string, text: string) => {
 };
 
 function unfinished(value: unknown, at: string, faults: Faults) {
-  if (value instanceof Unfinished) faults.set(at, "is not finished");
+  if (value instanceof Unfinished) {
+    const twice = nameTwice(value.text);
+    faults.set(at, twice ? `has the name ${JSON.stringify(twice.name)} twice in an object` : "is not finished");
+  }
   else if (rawNumber(value) === undefined && value !== null && typeof value === "object")
     for (const [name, one] of Object.entries(value)) unfinished(one, `${at}/${pointer(name)}`, faults);
 }
@@ -162,7 +162,7 @@ function words(keyword: string, error: string): string {
   const last = /(-?[\d.e+]+?)\.?\)?\.?$/.exec(error)?.[1] ?? "";
   switch (keyword) {
     case "type": {
-      const types = [...error.replace(/^.*Expected/, "").matchAll(/"(\w+)"/g)].map((m) => expected[m[1]!] ?? m[1]!);
+      const types = [...error.replace(/^.*Expected/, "").matchAll(/"(\w+)"/g)].map((m) => own(expected, m[1]) ?? m[1]!);
       return `must be ${types.filter((t) => t !== "null" || types.length === 1).join(" or ")}`;
     }
     case "minimum":

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { controls, statusLook, type Why, whyWhen } from "./status";
+import { controls, type Status, statusLook, type Why, whyTone, whyWhen } from "./status";
 
 const now = Date.parse("2026-01-02T15:00:00Z");
 const when = (why: Partial<Why>) => whyWhen({ state: "sleep", text: "", ...why }, now);
@@ -20,4 +20,8 @@ test("a thread with an open ask asks, another waits", () => {
 
 test("only controls that make sense are offered", () => {
   expect([controls("running"), controls("paused"), controls("failed"), controls("idle")]).toEqual([["pause", "cancel"], ["resume", "cancel"], ["retry", "again"], []]);
+});
+
+test("a status that is not known looks like nothing special", () => {
+  for (const name of ["constructor", "__proto__", "new"]) expect([statusLook(name as Status).tone, whyTone({ state: name, text: "" } as unknown as Why)]).toEqual(["idle", "idle"]);
 });

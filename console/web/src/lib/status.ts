@@ -1,4 +1,5 @@
 import type { Schemas } from "@/api/client";
+import { own } from "./own";
 import { age, relative } from "./time";
 
 export type Status = Schemas["Summary"]["status"];
@@ -40,7 +41,7 @@ const tones: Record<Exclude<Status, "">, Tone> = {
 export function statusLook(status: Status, asks = 0): { tone: Tone; word: string } {
   if (status === "" || status === undefined) return { tone: "idle", word: "idle" };
   if (status === "suspended") return asks > 0 ? { tone: "ask", word: "asks" } : { tone: "wait", word: "waits" };
-  return { tone: tones[status], word: status };
+  return { tone: own(tones, status) ?? "idle", word: status };
 }
 
 const whyTones: Record<WhyState, Tone> = {
@@ -62,12 +63,12 @@ const whyTones: Record<WhyState, Tone> = {
   moved: "idle",
 };
 
-export const whyTone = (why: Why): Tone => whyTones[why.state] ?? "idle";
+export const whyTone = (why: Why): Tone => own(whyTones, why.state) ?? "idle";
 
 /** When what a thread waits for comes, or since when it waits; nothing where neither helps. */
 export function whyWhen(why: Why, now: number): string {
   const until = why.until ? Date.parse(why.until) : 0;
-  const what = { person: "expires ", retry: "next attempt " }[why.state as string] ?? "";
+  const what = own({ person: "expires ", retry: "next attempt " }, why.state) ?? "";
   if (until > now && why.state !== "working") return what + relative(until, now);
   const waits = ["queued", "person", "signal", "child", "no-worker", "paused", "blocked", "quarantined"].includes(why.state);
   const past = waits && why.since ? now - Date.parse(why.since) : 0;

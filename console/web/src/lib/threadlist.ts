@@ -1,4 +1,5 @@
 import type { Schemas } from "@/api/client";
+import { own } from "./own";
 import type { Status, Why } from "./status";
 
 export type ThreadRow = Schemas["Summary"];
@@ -54,24 +55,53 @@ export function joinThreads(pages: ThreadRow[][], changes: Changes, f: ThreadFil
   return rows.sort((a, b) => (key(a) < key(b) ? 1 : key(a) > key(b) ? -1 : a.id < b.id ? -1 : 1));
 }
 
-/** Why a thread does not move, as far as its summary says, until the server has said more. */
+/**
+ * How many threads that fit a filter have each status, as far as their list says: nothing if it was not
+ * read to its end, and of one status only if it has no others.
+ */
+export function countStatuses(rows: readonly ThreadRow[], f: ThreadFilter, complete: boolean): { all?: number; statuses: Record<string, number | undefined> } {
+  if (!complete) return { statuses: {} };
+  if (f.status) return { statuses: { [f.status]: rows.length } };
+  const statuses: Record<string, number> = {};
+  for (const row of rows) statuses[row.status || "idle"] = (own(statuses, row.status || "idle") ?? 0) + 1;
+  return { all: rows.length, statuses };
+}
+
+/** Why a thread does not move, as far as its summary says, in the words of the server, until that has said more. */
 export function whyOf(row: ThreadRow): Why {
   if (row.why) return row.why;
   const state: Record<Exclude<Status, "">, Why> = {
-    queued: { state: "queued", text: "waits for a worker" },
-    running: { state: "working", text: "a worker has it" },
-    suspended: row.asks ? { state: "person", text: "waits for a person", since: row.asked } : { state: "sleep", text: "waits for time or others" },
-    paused: { state: "paused", text: "paused by someone" },
-    blocked: { state: "blocked", text: "its code has changed" },
+    queued: { state: "queued", text: "it waits for a worker" },
+    running: { state: "working", text: "a worker executes it" },
+    suspended: row.asks ? { state: "person", text: "it waits for an answer", since: row.asked } : { state: "sleep", text: "it waits for time or others" },
+    paused: { state: "paused", text: "it is paused" },
+    blocked: { state: "blocked", text: "the code does not fit what is recorded" },
     quarantined: { state: "quarantined", text: "it killed too many workers" },
     failed: { state: "failed", text: "it has failed" },
     damaged: { state: "failed", text: "its journal is damaged" },
-    succeeded: { state: "done", text: "done" },
-    cancelled: { state: "idle", text: "cancelled" },
-    idle: { state: "idle", text: "has no run" },
+    succeeded: { state: "done", text: "it has succeeded" },
+    cancelled: { state: "done", text: "it has been cancelled" },
+    idle: { state: "idle", text: "it has no run" },
   };
-  return row.moved ? { state: "moved", text: `moved to ${row.moved}` } : state[row.status || "idle"];
+  return row.moved ? { state: "moved", text: "it continues in another store" } : (own(state, row.status || "idle") ?? state.idle);
 }
 
 /** Whether time alone may change why a thread does not move. */
 export const whyAges = (row: ThreadRow) => !["done", "idle", "moved"].includes(whyOf(row).state);
+
+/** Whether why a thread does not move may change at any moment without a change of its summary: a worker executes it, or should. */
+export const mayMove = (row: ThreadRow, why: Why, now: number) =>
+  !row.moved && (row.status === "running" || row.status === "queued" || (whyAges(row) && !!why.until && Date.parse(why.until) <= now));
+
+/** When a thread has changed: a summary does not know the steps of a run that goes on, but why it does not move does. */
+export const changedAt = (row: ThreadRow, why: Why): string => (why.since && Date.parse(why.since) > Date.parse(row.updated) ? why.since : row.updated);
+
+/**
+ * The part of the server's list that has the rows from first to last: the cursor that it comes after, and
+ * how long it is. cursors has those of rows that were read; rows that came by the stream have none.
+ */
+export function spanOf(rows: readonly ThreadRow[], cursors: ReadonlyMap<string, string>, first: number, last: number): { after: string; limit: number } {
+  let from = first;
+  while (from > 0 && !cursors.has(rows[from - 1]!.id)) from--;
+  return { after: from > 0 ? cursors.get(rows[from - 1]!.id)! : "", limit: last - from + 1 };
+}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Event, rowsOf, type Span, standing, timelineOf } from "./timeline";
+import { byName, type Event, rowsOf, signalsAwaited, type Span, standing, timelineOf } from "./timeline";
 
 const start = Date.parse("2026-01-02T15:00:00Z");
 let seq = 0;
@@ -104,4 +104,26 @@ test("a rewind takes back what came after its point", () => {
 test("closed rows hide what is inside of them", () => {
   const t = timelineOf(events(() => ev("step", 1, { path: "/a/x" }), () => ev("step", 2, { path: "/a/y" }), () => ev("step", 3, { path: "/b" })), "r", start);
   expect(rowsOf(t.roots, new Set(["/a"])).map((s) => s.name)).toEqual(["a", "b"]);
+});
+
+test("numbers in names count by their value", () => {
+  const names = ["/a", "/a/2", "/a/10", "/a/10/x", "/a1b10", "/a01b11", "/a10b1", "/b-2", "/b-02", "/b-002-x", "/b-03", "/b-", "/b", "/1", "/"];
+  const collator = new Intl.Collator("en", { numeric: true });
+  const sorted = [...names].sort(byName);
+  expect(sorted).toEqual(["/", "/1", "/a", "/a/2", "/a/10", "/a/10/x", "/a1b10", "/a01b11", "/a10b1", "/b", "/b-", "/b-02", "/b-2", "/b-002-x", "/b-03"]);
+  for (const a of names) for (const b of names) expect(Math.sign(byName(a, b)) + Math.sign(byName(b, a))).toBe(0);
+  const steps = Array.from({ length: 120 }, (_, n) => `/step-${n}`);
+  expect([...steps].reverse().sort(byName)).toEqual([...steps].sort(collator.compare));
+});
+
+test("a run waits for signals that have not come", () => {
+  const list = events(
+    () => ev("waiting", 0, { path: "/a", name: "paid" }),
+    () => ev("waiting", 0, { path: "/b", name: "sent" }),
+    () => ev("waiting", 0, { path: "/c", child: "t2" }),
+    () => ev("waiting", 0, { path: "/d", name: "paid", run: "other" }),
+    () => ev("received", 5, { path: "/a" }),
+    () => ev("ended", 9, { run: "other" }),
+  );
+  expect([signalsAwaited(list, "r"), signalsAwaited(list, "other")]).toEqual([["sent"], []]);
 });

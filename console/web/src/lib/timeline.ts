@@ -56,6 +56,12 @@ const closes = new Set(["answered", "expired", "fired", "received", "signal"]);
 const passEnds = new Set(["suspended", "released", "ended", "blocked", "quarantined"]);
 const shown = new Set([...opens, ...closes, "step", "attempt", "intent", "spawned", "emitted", "took"]);
 
+/** A span in the making. */
+interface Made extends Span {
+  pass: number;
+  placed: boolean;
+}
+
 interface Pass {
   index: number;
   worker?: string;
@@ -72,10 +78,22 @@ export function standing(events: readonly Event[]): Event[] {
   return kept;
 }
 
+/** The names of the signals for which a run waits, each once. */
+export function signalsAwaited(all: readonly Event[], run: string): string[] {
+  const waits = new Map<string, string>(); // by path
+  for (const e of standing(all)) {
+    if (e.run !== run) continue;
+    if (e.kind === "ended") waits.clear();
+    else if (e.kind === "waiting" && e.name) waits.set(e.path ?? "", e.name);
+    else if (closes.has(e.kind) || e.kind === "step") waits.delete(e.path ?? "");
+  }
+  return [...new Set(waits.values())];
+}
+
 /** The steps of a run as a tree, with when they ran, waited and failed. now ends what goes on. */
 export function timelineOf(all: readonly Event[], run: string, now: number, live: readonly string[] = []): Timeline {
   const events = standing(all).filter((e) => e.run === run);
-  const spans = new Map<string, Span & { pass: number }>();
+  const spans = new Map<string, Made>();
   const takeovers: Takeover[] = [];
   let pass: Pass = { index: 0 };
   let working = false;
@@ -84,7 +102,7 @@ export function timelineOf(all: readonly Event[], run: string, now: number, live
   const spanOf = (path: string, from: number) => {
     let span = spans.get(path);
     if (!span) {
-      span = { path, name: path, depth: 0, children: [], segments: [], from, tone: "work", attempts: 0, replayed: false, seqs: [], pass: pass.index };
+      span = { path, name: path, depth: 0, children: [], segments: [], from, tone: "work", attempts: 0, replayed: false, seqs: [], pass: pass.index, placed: false };
       spans.set(path, span);
     }
     return span;
@@ -109,10 +127,10 @@ export function timelineOf(all: readonly Event[], run: string, now: number, live
   for (const path of live) if (running && !spans.has(path)) spanOf(path, last).segments.push({ from: last, to: now, look: "run" });
   const from = events[0] ? ms(events[0].time) : now;
   for (const span of spans.values()) for (const s of span.segments) if (s.to === Number.POSITIVE_INFINITY) s.to = running ? now : last;
-  return { roots: treeOf([...spans.values()]), takeovers, from, to: running ? Math.max(now, last) : last, running };
+  return { roots: treeOf(spans), takeovers, from, to: running ? Math.max(now, last) : last, running };
 }
 
-function addEvent(span: Span & { pass: number }, e: Event, at: number, pass: Pass) {
+function addEvent(span: Made, e: Event, at: number, pass: Pass) {
   span.seqs.push(e.seq);
   span.pass = pass.index;
   span.worker = pass.worker ?? span.worker;
@@ -151,35 +169,56 @@ function addEvent(span: Span & { pass: number }, e: Event, at: number, pass: Pas
 }
 
 /** Makes a tree of paths. Folders with one member only are joined with it. */
-function treeOf(spans: Span[]): Span[] {
-  const root: Span = folder("", 0);
-  const folders = new Map<string, Span>([["", root]]);
-  const byPath = new Map(spans.map((s) => [s.path, s]));
-  const folderOf = (path: string): Span => {
-    const known = folders.get(path) ?? byPath.get(path);
-    if (known) {
-      if (!folders.has(path)) {
-        folders.set(path, known);
-        attach(known);
-      }
-      return known;
-    }
-    const made = folder(path, 0);
+function treeOf(spans: Map<string, Made>): Span[] {
+  const root = folder("");
+  const folders = new Map([["", root]]);
+  let last = root; // neighbours are often in one folder
+  const place = (span: Made) => {
+    if (span.placed) return;
+    span.placed = true;
+    const above = span.path.slice(0, span.path.lastIndexOf("/"));
+    if (last.path !== above) last = folderOf(above);
+    last.children.push(span);
+  };
+  const folderOf = (path: string): Made => {
+    const known = folders.get(path);
+    if (known) return known;
+    const made = spans.get(path) ?? folder(path);
     folders.set(path, made);
-    attach(made);
+    place(made);
     return made;
   };
-  const attach = (span: Span) => void folderOf(span.path.slice(0, span.path.lastIndexOf("/"))).children.push(span);
-  for (const span of spans) if (!folders.has(span.path)) folderOf(span.path);
+  for (const span of spans.values()) place(span);
   settle(root);
   return root.children.map((child) => named(child, "", 0));
 }
 
-const folder = (path: string, from: number): Span => ({ path, name: "", depth: 0, children: [], segments: [], from, tone: "done", attempts: 0, replayed: false, seqs: [] });
+const folder = (path: string): Made => ({ path, name: "", depth: 0, children: [], segments: [], from: 0, tone: "done", attempts: 0, replayed: false, seqs: [], pass: 0, placed: false });
 
 // What began together is in the order of its names.
 const together = (time: number) => Math.floor(time / 50);
-const byName = new Intl.Collator("en", { numeric: true });
+
+const isDigit = (code: number) => code >= 48 && code <= 57;
+
+/** Compares names, in which numbers count by their value. */
+export function byName(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a.charCodeAt(at) === b.charCodeAt(at)) at++;
+  const apart = a.charCodeAt(at) - b.charCodeAt(at) || a.length - b.length;
+  while (at > 0 && isDigit(a.charCodeAt(at - 1))) at--;
+  if (!isDigit(a.charCodeAt(at)) || !isDigit(b.charCodeAt(at))) return apart;
+  const [m, n] = [number(a, at), number(b, at)];
+  if (m.digits !== n.digits) return m.digits.length - n.digits.length || (m.digits < n.digits ? -1 : 1);
+  return byName(a.slice(m.end), b.slice(n.end)) || apart;
+}
+
+/** The number that begins somewhere, without zeros at its front. */
+function number(text: string, from: number): { digits: string; end: number } {
+  let end = from;
+  while (isDigit(text.charCodeAt(end))) end++;
+  while (from < end && text.charCodeAt(from) === 48) from++;
+  return { digits: text.slice(from, end), end };
+}
 
 const worst: Tone[] = ["bad", "ask", "work", "wait", "idle", "done"];
 
@@ -188,7 +227,7 @@ function settle(span: Span) {
   if (!span.children.length) return;
   for (const child of span.children) settle(child);
   const begun = span.children.reduce((first, c) => Math.min(first, c.from), Number.POSITIVE_INFINITY);
-  span.children.sort((a, b) => together(a.from) - together(b.from) || byName.compare(a.path, b.path));
+  span.children.sort((a, b) => together(a.from) - together(b.from) || byName(a.path, b.path));
   if (span.seqs.length) {
     // A step that is made of others is recorded once they are done: it took as long as they did.
     if (begun < span.from && span.segments.length <= 1) {

@@ -1,16 +1,18 @@
-import { lazily } from "@/app/lazily";
+import { type Held, lazily } from "@/app/lazily";
+import type { CodeProps } from "./CodeEditor";
 import { inputClass } from "./Field";
 
-export interface CodeProps {
-  value: string;
-  onChange?(value: string): void;
-  label: string;
-  language?: "json" | "text";
-  height?: string;
-}
-
-const Plain = ({ value, onChange, label, height = "12rem" }: CodeProps) => (
-  <textarea aria-label={label} className={`${inputClass} font-mono text-xs`} style={{ height }} value={value} readOnly={!onChange} onChange={(e) => onChange?.(e.target.value)} />
+const Plain = ({ value, onChange, label, height = "12rem", hold }: CodeProps & Held) => (
+  <textarea
+    aria-label={label}
+    className={`${inputClass} font-mono text-xs`}
+    style={{ height }}
+    value={value}
+    readOnly={!onChange}
+    onChange={(e) => onChange?.(e.target.value)}
+    onFocus={() => hold(true)}
+    onBlur={() => hold(false)}
+  />
 );
 
 /** An editor for JSON, or a view of it without onChange. The editor is loaded when it is first needed. */

@@ -1,6 +1,7 @@
 import { Plus, X } from "lucide-react";
 import { useId, useState } from "react";
-import { parsed, rawNumber } from "@/lib/exact";
+import { parsedWritten, rawNumber } from "@/lib/exact";
+import { own } from "@/lib/own";
 import { blank, type Faults, faultsAt, kindOf, plainSchema, pointer, type Schema, Unfinished } from "@/lib/schema";
 import { oneLine, plain } from "@/lib/text";
 import { Button } from "./Button";
@@ -43,11 +44,11 @@ function Members({ schema, root, value, onChange, faults, at }: Omit<EntryProps,
       {[...known, ...others].map((name) => (
         <Entry
           key={name}
-          schema={plainSchema(schema.properties?.[name], root)}
+          schema={plainSchema(own(schema.properties, name), root)}
           root={root}
           name={name}
           at={`${at}/${pointer(name)}`}
-          value={Object.hasOwn(members, name) ? members[name] : undefined}
+          value={own(members, name)}
           onChange={(next) => set(name, next)}
           faults={faults}
           needed={schema.required?.includes(name)}
@@ -93,7 +94,7 @@ function Entry(props: EntryProps) {
       {(ids) => {
         if (kind === "choice")
           return (
-            <Select {...ids} value={value === undefined ? "" : JSON.stringify(value)} onChange={(e) => onChange(e.target.value === "" ? undefined : parsed(e.target.value))}>
+            <Select {...ids} value={value === undefined ? "" : JSON.stringify(value)} onChange={(e) => onChange(e.target.value === "" ? undefined : parsedWritten(e.target.value))}>
               {(!needed || value === undefined) && <option value="">{needed ? "choose" : "none"}</option>}
               {schema.enum?.map((one) => (
                 <option key={JSON.stringify(one)} value={JSON.stringify(one)}>
@@ -133,7 +134,7 @@ const plainly = (text: string | undefined) => (text === undefined ? undefined : 
 /** A number of a text; undefined if there is none yet. */
 function numberOf(text: string): unknown {
   if (text.trim() === "") return undefined;
-  const value = parsed(text.trim());
+  const value = parsedWritten(text.trim());
   return typeof value === "number" || rawNumber(value) !== undefined ? value : new Unfinished(text);
 }
 
@@ -168,7 +169,7 @@ function Elements({ schema, root, at, name, value, onChange, faults }: EntryProp
 function AnyValue({ ids, value, onChange }: { ids: Record<string, unknown>; value: unknown; onChange(value: unknown): void }) {
   const written = value === undefined ? "" : value instanceof Unfinished ? value.text : JSON.stringify(value, null, 2);
   const [text, setText] = useState(written);
-  const shown = JSON.stringify(parsed(text)) === JSON.stringify(value) ? text : written;
+  const shown = JSON.stringify(parsedWritten(text)) === JSON.stringify(value) ? text : written;
   return (
     <Area
       {...ids}
@@ -178,7 +179,7 @@ function AnyValue({ ids, value, onChange }: { ids: Record<string, unknown>; valu
       value={shown}
       onChange={(e) => {
         setText(e.target.value);
-        const now = parsed(e.target.value);
+        const now = parsedWritten(e.target.value);
         onChange(e.target.value.trim() === "" ? undefined : now === undefined ? new Unfinished(e.target.value) : now);
       }}
     />

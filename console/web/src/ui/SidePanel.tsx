@@ -22,7 +22,7 @@ function keep(name: string, width: number) {
 
 /** A panel at the right whose width one drags, or changes by arrow keys at its edge. The width is kept. */
 export function SidePanel({ name, children }: { name: string; children: ReactNode }) {
-  const [chosen, setChosen] = useState(() => kept(name) ?? Math.min(480, window.innerWidth * 0.42));
+  const [chosen, setChosen] = useState(() => kept(name) ?? Math.min(480, window.innerWidth * 0.32));
   const width = fit(chosen);
   const set = (next: number) => {
     setChosen(fit(next));

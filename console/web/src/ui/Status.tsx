@@ -19,6 +19,7 @@ import {
 } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
+import { own } from "@/lib/own";
 import { type Status as StatusName, statusLook, type Tone, type Why, type WhyState, whyTone, whyWhen } from "@/lib/status";
 import { oneLine } from "@/lib/text";
 import { useNow } from "./Time";
@@ -94,7 +95,7 @@ export function Badge({ tone = "idle", children, title }: { tone?: Tone; childre
 /** The status of a thread or run as icon and word. */
 export function Status({ status, asks }: { status: StatusName; asks?: number }) {
   const { tone, word } = statusLook(status, asks);
-  const Icon = statusIcons[word] ?? Circle;
+  const Icon = own(statusIcons, word) ?? Circle;
   return (
     <Badge tone={tone}>
       <Icon aria-hidden className={word === "running" ? "animate-pulse" : undefined} />
@@ -105,7 +106,7 @@ export function Status({ status, asks }: { status: StatusName; asks?: number }) 
 
 /** Why a thread does not move. That it has nothing to do is said quietly. */
 export function WhyText({ why, className }: { why: Why; className?: string }) {
-  const Icon = whyIcons[why.state] ?? Circle;
+  const Icon = own(whyIcons, why.state) ?? Circle;
   const quiet = why.state === "done" || why.state === "idle";
   return (
     <span className={cx("inline-flex min-w-0 items-center gap-1.5", quiet ? "text-faint" : toneText[whyTone(why)], className)}>

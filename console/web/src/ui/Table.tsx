@@ -10,7 +10,7 @@ export function Table({ head, children, label }: { head: ReactNode[]; children: 
           <tr className="border-b border-line">
             {head.map((cell, at) => (
               <th key={at} scope="col" className="h-8 px-3 text-xs font-medium whitespace-nowrap text-faint first:pl-4 last:pr-4">
-                {cell}
+                {cell || <span className="sr-only">Actions</span>}
               </th>
             ))}
           </tr>

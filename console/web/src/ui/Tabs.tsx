@@ -11,8 +11,13 @@ export interface Tab {
 /** A row of tabs. What they show are TabPanel children. */
 export function Tabs({ tabs, value, onChange, children, label }: { tabs: Tab[]; value: string; onChange(id: string): void; children: ReactNode; label: string }) {
   const list = useRef<HTMLDivElement>(null);
-  // On a phone, an address may lead to a tab that is beyond the edge.
-  useEffect(() => void list.current?.querySelector("[data-state=active]")?.scrollIntoView({ block: "nearest", inline: "center" }), [value]); // it returns a promise in newer browsers
+  // On a phone, or beside a panel, the tab that is shown may be beyond the edge.
+  useEffect(() => {
+    const look = () => void list.current?.querySelector("[data-state=active]")?.scrollIntoView({ block: "nearest", inline: "center" }); // it returns a promise in newer browsers
+    const sizes = new ResizeObserver(look); // it begins with a look
+    if (list.current) sizes.observe(list.current);
+    return () => sizes.disconnect();
+  }, [value]);
   return (
     <Radix.Root value={value} onValueChange={onChange} className="flex min-h-0 flex-1 flex-col">
       <Radix.List ref={list} aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-2 [scrollbar-width:none]">

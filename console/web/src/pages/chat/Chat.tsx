@@ -7,9 +7,11 @@ import { InlineAsk } from "@/asks/InlineAsk";
 import { Composer } from "@/chat/Composer";
 import { Conversation } from "@/chat/Conversation";
 import { Ending } from "@/chat/Ending";
+import { notSent } from "@/chat/message";
 import type { CallView } from "@/chat/said";
 import { useTalk } from "@/chat/talk";
 import { askOfCall } from "@/lib/ask";
+import { failure } from "@/lib/lost";
 import { ended } from "@/lib/status";
 import { oneLine } from "@/lib/text";
 import { buttonClass } from "@/ui/Button";
@@ -38,15 +40,20 @@ function Talking({ id }: { id: string }) {
   const current = active.find((run) => run.status !== "queued") ?? active[0];
   const asks = active.flatMap((run) => run.asks ?? []).filter((ask) => ask.status === "open");
   const askOf = (call: CallView) => askOfCall(asks, call);
-  const shown = new Set(talk.said.flatMap((said) => said.parts.map((part) => part.kind === "call" && askOf(part.call)?.id)));
-  const others = asks.filter((ask) => !shown.has(ask.id));
+  const firsts = new Map<string, CallView>(); // the first of the calls that wait for an ask, which shows it
+  for (const { parts } of talk.said)
+    for (const part of parts) {
+      const ask = part.kind === "call" && askOf(part.call);
+      if (ask && !firsts.has(ask.id)) firsts.set(ask.id, part.call);
+    }
+  const others = asks.filter((ask) => !firsts.has(ask.id));
   const start = useMutation({
     mutationFn: ({ text, key, policy }: { text: string; key: string; policy: "steer" | "enqueue" }) =>
       api.post("/v1/threads/{thread}/runs", { path: { thread: id }, headers: { "Idempotency-Key": key }, body: { flow: newest?.flow ?? "", input: text, policy } }),
-    onError: (error) => sayError("The message was not sent", error),
+    onError: (error) => sayError(...notSent(error)),
     onSettled: () => void queryClient.invalidateQueries({ queryKey: keys.thread(id) }),
   });
-  const stop = () => current && control.mutate({ verb: "cancel", run: current.id }, { onSuccess: () => say("The turn is being cancelled"), onError: (error) => sayError("It was not cancelled", error) });
+  const stop = () => current && control.mutate({ verb: "cancel", run: current.id }, { onSuccess: () => say("The turn is being cancelled"), onError: (error) => sayError(...failure("It was not cancelled", error, "The request to stop", "The server does not answer. Stop it again if it goes on.")) });
   const title = thread.data?.title || (newest ? `Chat with ${newest.flow}` : "Chat");
   return (
     <Page
@@ -73,10 +80,10 @@ function Talking({ id }: { id: string }) {
           thread={id}
           said={talk.said}
           over={active.length === 0}
-          asked={(call) => !!askOf(call)}
+          asked={askOf}
           under={(call) => {
             const ask = askOf(call);
-            return ask && <InlineAsk key={ask.id} ask={ask} />;
+            return ask && firsts.get(ask.id) === call && <InlineAsk key={ask.id} ask={ask} />;
           }}
         />
         {others.map((ask) => (

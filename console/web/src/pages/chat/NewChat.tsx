@@ -4,6 +4,7 @@ import { MessagesSquare } from "lucide-react";
 import { api } from "@/api/client";
 import { useCan, useChats, useFlows } from "@/api/queries";
 import { Composer } from "@/chat/Composer";
+import { notSent } from "@/chat/message";
 import { quoted } from "@/lib/commands";
 import { oneLine } from "@/lib/text";
 import { Empty } from "@/ui/Empty";
@@ -20,7 +21,7 @@ export default function NewChat() {
   const start = useMutation({
     mutationFn: ({ text, key }: { text: string; key: string }) => api.post("/v1/runs", { headers: { "Idempotency-Key": key }, body: { flow, input: text } }),
     onSuccess: (run) => navigate({ to: "/threads/$thread/chat", params: { thread: run?.thread ?? "" }, replace: true }),
-    onError: (error) => sayError("The message was not sent", error),
+    onError: (error) => sayError(...notSent(error)),
   });
   if (flows.isSuccess && !chats)
     return (

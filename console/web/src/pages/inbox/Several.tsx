@@ -2,16 +2,18 @@ import { Check, X } from "lucide-react";
 import { useState } from "react";
 import { useCan } from "@/api/queries";
 import { useHotkeys } from "@/app/hotkeys";
-import { onSend, SendKeys } from "@/asks/Answer";
+import { onSend, SendKeys } from "@/asks/send";
 import { useAnswerAll } from "@/asks/mutations";
 import { type Ask, commonDecisions, tooLarge, verbOf } from "@/lib/ask";
-import { many } from "@/lib/text";
+import { own } from "@/lib/own";
+import { many, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Area, Field } from "@/ui/Field";
 import { Kbd } from "@/ui/Kbd";
 import { sayError } from "@/ui/Toast";
 
-const keyOf: Record<string, string> = { approve: "a", reject: "r" };
+const keys: Record<string, string> = { approve: "a", reject: "r" };
+const keyOf = (decision: string) => own(keys, decision);
 
 /** Answers the selected asks at once. */
 export function Several({ asks, onDone }: { asks: Ask[]; onDone(): void }) {
@@ -28,7 +30,7 @@ export function Several({ asks, onDone }: { asks: Ask[]; onDone(): void }) {
     if (decision === "approve" && large) return sayError(`${many(large, "ask is", "asks are")} too large to be approved among others`, "Open what is folded there first, and approve it by itself.");
     send(decision);
   };
-  useHotkeys(Object.fromEntries(decisions.filter((d) => keyOf[d]).map((d) => [keyOf[d] ?? "", () => choose(d)])));
+  useHotkeys(Object.fromEntries(decisions.filter(keyOf).map((d) => [keyOf(d), () => choose(d)])));
   return (
     <section aria-label="Selected asks" className="space-y-3 border-t border-line bg-panel px-4 py-3">
       <div className="flex flex-wrap items-center gap-2">
@@ -42,7 +44,7 @@ export function Several({ asks, onDone }: { asks: Ask[]; onDone(): void }) {
             disabled={answer.isPending}
             onClick={() => choose(decision)}
           >
-            {verbOf(decision)} all {keyOf[decision] && <Kbd>{keyOf[decision]}</Kbd>}
+            {plain(verbOf(decision))} all {keyOf(decision) && <Kbd>{keyOf(decision)!}</Kbd>}
           </Button>
         ))}
       </div>

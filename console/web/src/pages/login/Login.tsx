@@ -17,7 +17,7 @@ function returnPath(to: string | undefined): string {
 }
 
 export default function Login() {
-  const { to } = useSearch({ strict: false }) as { to?: string };
+  const { to, ended } = useSearch({ strict: false }) as { to?: string; ended?: string };
   const navigate = useNavigate();
   const router = useRouter();
   const [error, setError] = useState<string>();
@@ -50,6 +50,11 @@ export default function Login() {
       <Panel className="w-full max-w-sm">
         <form className="space-y-4 p-6" onSubmit={(event) => void submit(event)}>
           <h1 className="text-xl">Sign in to Perdure</h1>
+          {ended && (
+            <p role="status" className="rounded bg-wait-tint px-3 py-2">
+              Your session has ended: 12 hours are over, or its token has expired or been revoked. After signing in you are back where you were.
+            </p>
+          )}
           <Field label="Token" error={error}>
             {(ids) => <Input {...ids} name="token" type="password" autoComplete="current-password" required autoFocus spellCheck={false} />}
           </Field>

@@ -1,8 +1,9 @@
 import { useMutation } from "@tanstack/react-query";
 import { Layers } from "lucide-react";
 import { useState } from "react";
-import { api, Problem, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
 import { useCan } from "@/api/queries";
+import { failureText } from "@/lib/lost";
 import { type Status as StatusName, statuses } from "@/lib/status";
 import { count, many, oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -193,7 +194,7 @@ function BeginDialog({ onClose }: { onClose(): void }) {
       )}
       {error && (
         <p role="alert" className="outside text-bad">
-          {error instanceof Problem ? error.detail || error.title : error.message}
+          {failureText(error, "Look at the list of jobs before you begin it again.")}
         </p>
       )}
     </Dialog>

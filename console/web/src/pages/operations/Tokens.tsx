@@ -1,8 +1,9 @@
 import { KeyRound } from "lucide-react";
 import { type FormEvent, useState } from "react";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { api, Problem, type Schemas } from "@/api/client";
-import { useCan } from "@/api/queries";
+import { useQueryClient } from "@tanstack/react-query";
+import { api, type Schemas } from "@/api/client";
+import { useCan, useWrite } from "@/api/queries";
+import { failureText } from "@/lib/lost";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Dialog } from "@/ui/Dialog";
@@ -39,7 +40,7 @@ export function Tokens() {
         </>
       ) : (
         <Panel title="Tokens" actions={create}>
-          <Table label="Tokens" head={["Acts as", "May", "Limited to", "What for", "Created", "State", ""]}>
+          <Table label="Tokens" head={["Id", "Acts as", "May", "Limited to", "What for", "Created", "State", ""]}>
             {known.map((token) => (
               <TokenRow key={token.id} token={token} onRevoke={() => setRevoking(token)} />
             ))}
@@ -58,6 +59,7 @@ function TokenRow({ token, onRevoke }: { token: Schemas["Token"]; onRevoke(): vo
   const over = token.revoked !== undefined || expired;
   return (
     <Row className={over ? "text-soft" : undefined}>
+      <Cell className="font-mono text-xs whitespace-nowrap">{token.id}</Cell>
       <Cell className="font-medium">
         <Line text={token.subject} />
       </Cell>
@@ -135,9 +137,9 @@ const scopes: { name: Scope; what: string }[] = [
 function CreateDialog({ onClose }: { onClose(): void }) {
   const client = useQueryClient();
   const [chosen, setChosen] = useState<Scope[]>(["read", "run", "answer"]);
-  const create = useMutation({
+  const create = useWrite({
     mutationFn: (body: Schemas["CreateToken"]) => api.post("/v1/tokens", { body }),
-    onSuccess: () => client.invalidateQueries({ queryKey: opsKeys.tokens() }),
+    onSettled: () => client.invalidateQueries({ queryKey: opsKeys.tokens() }),
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -170,7 +172,7 @@ function CreateDialog({ onClose }: { onClose(): void }) {
         </p>
       </Dialog>
     );
-  const problem = create.error instanceof Problem ? create.error.detail || create.error.title : create.error?.message;
+  const problem = failureText(create.error, "There may be a token now whose secret nobody has seen. Look at the list, and revoke it.");
   return (
     <Dialog
       open

@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 import { useStats } from "@/api/queries";
 import { cx } from "@/lib/cx";
+import { own } from "@/lib/own";
 import type { Tone } from "@/lib/status";
 import { bytes, count, dollars } from "@/lib/text";
 import { Failed, Loading } from "@/ui/Empty";
@@ -75,8 +76,8 @@ const survives: Record<string, { tone: Tone; text: string }> = {
 /** What the store's acknowledged writes survive. */
 function Store() {
   const { data: stats } = useStats();
-  const said = stats && survives[stats.durability];
-  if (!said) return null;
+  const said = own(survives, stats?.durability);
+  if (!stats || !said) return null;
   return (
     <Panel title="Store">
       <p className="flex flex-wrap items-center gap-2 px-4 py-3">

@@ -1,9 +1,10 @@
 import type { News } from "@perdure/client";
-import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 import { api, type Schemas } from "@/api/client";
-import { keys } from "@/api/queries";
+import { keys, useWrite } from "@/api/queries";
 import { useNews } from "@/app/news";
+import { failure } from "@/lib/lost";
 import { say, sayError } from "@/ui/Toast";
 
 export const opsKeys = {
@@ -94,10 +95,10 @@ export const useTokens = (allowed: boolean) => useQuery({ queryKey: opsKeys.toke
 /** Does something and says how it went. What operations show is read again. */
 export function useDoing<A, R>(done: (result: R, args: A) => string, failed: string, act: (args: A) => Promise<R>) {
   const client = useQueryClient();
-  return useMutation({
+  return useWrite({
     mutationFn: act,
     onSuccess: (result, args) => say(done(result, args)),
-    onError: (error) => sayError(failed, error),
+    onError: (error) => sayError(...failure(failed, error, "The request", "The server does not answer. What the page shows once it does says whether it came; look before you repeat it.")),
     onSettled: () => {
       void client.invalidateQueries({ queryKey: opsKeys.all() });
       void client.invalidateQueries({ queryKey: keys.stats() });

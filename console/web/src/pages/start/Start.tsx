@@ -3,6 +3,7 @@ import { ArrowLeft, Bot, MessagesSquare, Play, Workflow } from "lucide-react";
 import { useCan, useFlows } from "@/api/queries";
 import { cx } from "@/lib/cx";
 import type { Flow } from "@/lib/flow";
+import { oneLine } from "@/lib/text";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Page } from "@/ui/Page";
 import { Line } from "@/ui/Text";
@@ -58,6 +59,10 @@ export default function Start() {
             )}
             {flow ? (
               <StartForm key={flow.name} flow={flow} may={may} />
+            ) : named ? (
+              <Empty icon={<Play aria-hidden />} title={`There is no flow ${oneLine(named, 80)}`}>
+                None of the programs that work on the store has it. Choose another one.
+              </Empty>
             ) : (
               <Empty icon={<Play aria-hidden />} title="Choose a flow" command={`perdure run ${known[0]?.name ?? "FLOW"} "…"`}>
                 Its form comes from the type of its input. The same in a terminal:

@@ -1,12 +1,14 @@
-import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
 import { useMemo } from "react";
 import { api } from "@/api/client";
-import { onSend, SendKeys } from "@/asks/Answer";
+import { useWrite } from "@/api/queries";
+import { onSend, SendKeys } from "@/asks/send";
 import { FaultList, useValue, type ValueDraft, Views } from "@/asks/ValueEditor";
 import { useDraft } from "@/app/draft";
+import { jsonFault } from "@/lib/exact";
 import { type Flow, inputSchema } from "@/lib/flow";
+import { failure } from "@/lib/lost";
 import { faultsText } from "@/lib/schema";
 import { oneLine, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -32,15 +34,15 @@ export function StartForm({ flow, may }: { flow: Flow; may: boolean }) {
   const json = draft?.input?.view === "json";
   const schema = known ?? (json ? undefined : text); // without a schema, the form takes a text
   const input = useValue(schema, undefined, draft?.input, (next) => setDraft((before) => ({ ...before, input: next, key: undefined })));
-  const broken = input.view === "json" && input.value === undefined;
-  const start = useMutation({
+  const broken = input.view === "json" && input.value === undefined && jsonFault(input.text);
+  const start = useWrite({
     mutationFn: (key: string) =>
       api.post("/v1/runs", { headers: { "Idempotency-Key": key }, body: { flow: flow.name, input: input.value, ...(draft?.title ? { title: draft.title } : {}) } }),
     onSuccess: (run) => {
       setDraft(undefined);
       void navigate({ to: "/threads/$thread", params: { thread: run?.thread ?? "" } });
     },
-    onError: (error) => sayError("It was not started", error),
+    onError: (error) => sayError(...failure("It was not started", error, "The start", "The server does not answer. Start it again later: it begins once.")),
   });
   const submit = () => {
     input.setShown(true);
@@ -62,7 +64,7 @@ export function StartForm({ flow, may }: { flow: Flow; may: boolean }) {
       ) : (
         <>
           <Code label="Input as JSON" value={input.text} onChange={input.setText} height="16rem" />
-          {input.shown && <FaultList faults={input.faults} broken={broken} />}
+          {(input.shown || (broken && input.text.trim() !== "")) && <FaultList faults={input.faults} broken={broken} />}
         </>
       )}
       <Field label="Title of the thread" hint="For lists. It may be empty.">
@@ -73,7 +75,7 @@ export function StartForm({ flow, may }: { flow: Flow; may: boolean }) {
         {may ? (
           <>
             <SendKeys />
-            <Button look="main" icon={<Play aria-hidden />} busy={start.isPending && "Starting …"} disabled={broken} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
+            <Button look="main" icon={<Play aria-hidden />} busy={start.isPending && "Starting …"} disabled={!!broken} onClick={submit} className="max-sm:h-11 max-sm:flex-1">
               Start
             </Button>
           </>

@@ -1,7 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { Archive } from "lucide-react";
 import { api, type Problem } from "@/api/client";
-import { keys, useCan } from "@/api/queries";
+import { keys, useCan, useWrite } from "@/api/queries";
+import { failure } from "@/lib/lost";
 import { oneLine } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Empty } from "@/ui/Empty";
@@ -11,13 +12,13 @@ import { sayError } from "@/ui/Toast";
 export function Archived({ thread, problem, onRestored }: { thread: string; problem: Problem; onRestored(): void }) {
   const client = useQueryClient();
   const admin = useCan("admin");
-  const restore = useMutation({
+  const restore = useWrite({
     mutationFn: () => api.post("/v1/threads/{thread}/restore", { path: { thread }, body: {} }),
     onSuccess: () => {
       client.removeQueries({ queryKey: keys.thread(thread) });
       onRestored();
     },
-    onError: (error) => sayError("The thread could not be restored", error),
+    onError: (error) => sayError(...failure("The thread could not be restored", error, "The request", "The server does not answer. Restore the thread again later: it comes back once.")),
   });
   return (
     <Empty icon={<Archive aria-hidden />} title="This thread is in the archive">

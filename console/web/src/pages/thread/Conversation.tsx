@@ -39,7 +39,7 @@ export function Conversation({ thread, heard, live, asks, over, onSelect }: Prop
         said={said}
         over={over}
         onSelect={onSelect}
-        asked={(call) => !!askOfCall(asks, call)}
+        asked={(call) => askOfCall(asks, call)}
         under={(call) => {
           const ask = askOfCall(asks, call);
           return (

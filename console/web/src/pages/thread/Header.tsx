@@ -4,6 +4,7 @@ import { type ReactNode, useState } from "react";
 import type { Schemas } from "@/api/client";
 import { type Control, useCan, useChats, useControl } from "@/api/queries";
 import { cliOf } from "@/lib/commands";
+import { failure } from "@/lib/lost";
 import { controls } from "@/lib/status";
 import { compact, dollars, shortId } from "@/lib/text";
 import { type ThreadRow, whyOf } from "@/lib/threadlist";
@@ -17,6 +18,7 @@ import { Line } from "@/ui/Text";
 import { Time, Took } from "@/ui/Time";
 import { say, sayError } from "@/ui/Toast";
 import { useNarrow } from "@/ui/useNarrow";
+import { SendSignal } from "./SendSignal";
 
 type Thread = Schemas["Thread"];
 type Run = Schemas["Run"];
@@ -32,11 +34,13 @@ const verbs: Record<Control, { label: string; icon: ReactNode; about: string; do
 interface Props {
   thread: Thread;
   run?: Run;
+  /** The signals for which the run waits. */
+  awaited: string[];
   onRun(run: string): void;
 }
 
 /** What a thread is, how it is, and what can be done about it. */
-export function Header({ thread, run, onRun }: Props) {
+export function Header({ thread, run, awaited, onRun }: Props) {
   const asks = run?.asks?.length ?? 0;
   const spent = run ? run.spent : thread.spent;
   const chats = useChats(run?.flow);
@@ -49,6 +53,7 @@ export function Header({ thread, run, onRun }: Props) {
         </h1>
         <Status status={thread.status} asks={asks} />
         <WhyText why={whyOf(row)} className="max-w-full" />
+        {awaited.length > 0 && <SendSignal thread={thread.id} names={awaited} />}
         <div className="ml-auto flex items-center gap-2">
           {run && <Actions thread={thread.id} run={run} />}
         </div>
@@ -150,7 +155,7 @@ function Confirm({ thread, run, verb, onClose }: { thread: string; run: Run; ver
           say(done);
           onClose();
         },
-        onError: (error) => sayError(`${label} did not work`, error),
+        onError: (error) => sayError(...failure(`${label} did not work`, error, `“${label}”`, "The server does not answer. Look at the run once it does, before you repeat it.")),
       },
     );
   return (

@@ -1,8 +1,7 @@
 import { Link } from "@tanstack/react-router";
-import { History, Terminal, X } from "lucide-react";
+import { History, X } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
 import { cliOf, curlOf } from "@/lib/commands";
-import { shortId } from "@/lib/text";
 import { clock, duration, exact, serverNow } from "@/lib/time";
 import type { Event, Span } from "@/lib/timeline";
 import { Button, buttonClass } from "@/ui/Button";
@@ -104,7 +103,7 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
           </Link>
           <Copy text={() => JSON.stringify(event, null, 2)} what="Copy the event as JSON" />
           <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events?after=${event.seq - 1}&limit=1`)} label="curl" what="Copy as a curl command" />
-          <Copy text={() => cliOf(["events", "--after", String(event.seq - 1)], thread)} label="CLI" what="Copy as a command line" />
+          <Copy text={() => cliOf(["events", "--after", String(event.seq - 1), "--limit", "1"], thread)} label="CLI" what="Copy as a command line" />
         </span>
       </div>
       {event.error && <Text mono text={event.error} className="rounded bg-bad-tint p-2 text-bad" />}
@@ -115,35 +114,5 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
         <MediaView key={one.blob} thread={thread} media={one} />
       ))}
     </section>
-  );
-}
-
-/** All events, as they are recorded. */
-export function Events({ thread, events, selected, onSelect }: { thread: string; events: Event[]; selected?: number; onSelect(seq: number): void }) {
-  const shown = events.slice(-2000);
-  return (
-    <div>
-      <div className="flex items-center gap-2 border-b border-line px-4 py-1 text-xs text-soft">
-        <Terminal aria-hidden className="size-4" />
-        <span className="flex-1">{events.length > shown.length ? `The newest ${shown.length} of ${events.length} events` : "Everything that is recorded about this thread"}</span>
-        <Copy text={() => cliOf(["events", "--follow"], thread)} label="CLI" what="Copy as a command line" />
-        <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events`)} label="curl" what="Copy as a curl command" />
-      </div>
-      {shown.map((event) => (
-        <button
-          key={event.seq}
-          type="button"
-          onClick={() => onSelect(event.seq)}
-          className={`grid w-full grid-cols-[3rem_4.5rem_6rem_1fr] items-center gap-2 border-b border-line px-4 text-left text-xs leading-7 [content-visibility:auto] [contain-intrinsic-size:auto_29px] ${selected === event.seq ? "bg-selected" : "hover:bg-hover"}`}
-        >
-          <span className="text-faint tabular-nums">{event.seq}</span>
-          <span className="text-faint tabular-nums">{clock(Date.parse(event.time), Date.parse(event.time))}</span>
-          <span className={event.error ? "text-bad" : "text-soft"}>{event.kind}</span>
-          <span className="min-w-0 truncate font-mono">
-            <Line text={event.path ?? event.name ?? event.status ?? (event.worker ? `worker ${shortId(event.worker)}` : "")} />
-          </span>
-        </button>
-      ))}
-    </div>
   );
 }

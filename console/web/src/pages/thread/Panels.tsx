@@ -5,6 +5,7 @@ import { api, type Schemas } from "@/api/client";
 import { keys, useFiles, useThreadState } from "@/api/queries";
 import { quoted } from "@/lib/commands";
 import { cx } from "@/lib/cx";
+import { own } from "@/lib/own";
 import { bytes } from "@/lib/text";
 import { Copy } from "@/ui/Copy";
 import { Empty, Failed, Loading } from "@/ui/Empty";
@@ -28,7 +29,7 @@ export function Todos({ todos }: { todos: Schemas["Todo"][] }) {
   return (
     <ul className="mx-auto max-w-3xl space-y-1 p-4">
       {todos.map((todo, at) => {
-        const look = todoLooks[todo.status ?? ""] ?? { icon: Circle, tone: "text-faint", word: (todo.status ?? "open").replaceAll("_", " ") };
+        const look = own(todoLooks, todo.status) ?? { icon: Circle, tone: "text-faint", word: (todo.status ?? "open").replaceAll("_", " ") };
         return (
           <li key={todo.id ?? at} className="flex items-start gap-2 rounded border border-line bg-panel px-3 py-2">
             <look.icon aria-hidden className={cx("mt-0.5 size-4 shrink-0", look.tone)} />

@@ -1,4 +1,4 @@
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { Problem } from "@/api/client";
 import { useThread, useThreadState } from "@/api/queries";
@@ -7,17 +7,19 @@ import { heard as heardIn } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { oneLine } from "@/lib/text";
 import { serverNow } from "@/lib/time";
-import { rowsOf, type Span, timelineOf } from "@/lib/timeline";
+import { rowsOf, signalsAwaited, type Span, timelineOf } from "@/lib/timeline";
 import { Failed, Loading } from "@/ui/Empty";
+import { Page } from "@/ui/Page";
 import { SidePanel } from "@/ui/SidePanel";
 import { type Tab, TabPanel, Tabs } from "@/ui/Tabs";
 import { useNow } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
 import { Archived } from "./Archived";
 import { Conversation } from "./Conversation";
+import { Events } from "./Events";
 import { Family } from "./Family";
 import { Header } from "./Header";
-import { Events, Inspector } from "./Inspector";
+import { Inspector } from "./Inspector";
 import { useThreadLog } from "./log";
 import { Files, Memory, StateView, Todos } from "./Panels";
 import { Problems } from "./Problems";
@@ -62,13 +64,22 @@ function OneThread({ id, onRestored }: { id: string; onRestored(): void }) {
     const find = (s: Span) => seq !== undefined && s.seqs.includes(seq);
     return rowsOf(times.roots, nothing).find(find);
   }, [times, seq]);
+  const awaited = useMemo(() => (run?.status === "suspended" ? signalsAwaited(log.events, run.id) : []), [log.events, run?.id, run?.status]);
   useEffect(() => {
     document.title = `${oneLine(thread.data?.title || id, 200)} – Perdure`;
   }, [thread.data?.title, id]);
 
   const gone = thread.error ?? log.problem;
   if (gone instanceof Problem && gone.type === "archived") return <Archived thread={id} problem={gone} onRestored={onRestored} />;
-  if (thread.error && !thread.data) return <Failed error={thread.error} again={() => void thread.refetch()} />;
+  if (thread.error && !thread.data)
+    return (
+      <Page title={id}>
+        <Failed error={thread.error} again={() => void thread.refetch()} />
+        <Link to="/threads" className="mx-4 w-fit text-accent hover:underline">
+          All threads
+        </Link>
+      </Page>
+    );
   if (!thread.data) return <Loading what="the thread" />;
   const todos = state.data?.todos ?? [];
   const errors = log.events.filter((e) => e.run === run?.id && e.error && ["step", "attempt", "ended", "blocked", "quarantined"].includes(e.kind)).length + times.takeovers.length;
@@ -87,7 +98,7 @@ function OneThread({ id, onRestored }: { id: string; onRestored(): void }) {
   const inspector = seq !== undefined && <Inspector thread={id} events={log.events} span={span} seq={seq} onClose={close} />;
   return (
     <>
-      <Header thread={thread.data} run={run} onRun={(next) => go({ run: next, seq: undefined })} />
+      <Header thread={thread.data} run={run} awaited={awaited} onRun={(next) => go({ run: next, seq: undefined })} />
       {log.problem && <Failed error={log.problem} />}
       <div className="flex min-h-0 flex-1">
         <div className="flex min-h-0 min-w-0 flex-1 flex-col bg-panel">
@@ -116,7 +127,7 @@ function OneThread({ id, onRestored }: { id: string; onRestored(): void }) {
             <TabPanel id="family">
               <Family thread={id} />
             </TabPanel>
-            <TabPanel id="events">
+            <TabPanel id="events" className="flex min-h-0 flex-1 flex-col">
               <Events thread={id} events={log.events} selected={seq} onSelect={select} />
             </TabPanel>
           </Tabs>

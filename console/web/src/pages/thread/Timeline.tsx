@@ -263,6 +263,7 @@ const Legend = () => (
       ["bg-bad-bar", "failed"],
       ["text-ask-bar hatched", "waited for a person"],
       ["text-wait-bar hatched", "waited"],
+      ["text-bad-bar hatched", "waited for the next attempt"],
       ["border-x border-bad-bar bg-bad-tint", "a worker was lost"],
     ].map(([look, word]) => (
       <span key={word} className="flex items-center gap-1.5">

@@ -4,7 +4,7 @@ import { useFlows, useStats } from "@/api/queries";
 import { cx } from "@/lib/cx";
 import { type Status, statuses, statusLook } from "@/lib/status";
 import { count } from "@/lib/text";
-import type { ThreadFilter } from "@/lib/threadlist";
+import { countStatuses, type ThreadFilter, type ThreadRow } from "@/lib/threadlist";
 import { Button } from "@/ui/Button";
 import { Input, Select } from "@/ui/Field";
 import { toneText } from "@/ui/Status";
@@ -13,14 +13,18 @@ interface Props {
   filter: ThreadFilter;
   onChange(change: Partial<ThreadFilter>): void;
   search: Ref<HTMLInputElement>;
+  /** What fits the filter, as far as it was read. */
+  rows: ThreadRow[];
+  complete: boolean;
 }
 
-export function Filters({ filter, onChange, search }: Props) {
+export function Filters({ filter, onChange, search, rows, complete }: Props) {
   const stats = useStats();
   const flows = useFlows();
   const counts = stats.data?.statuses ?? {};
   const names = new Set([...(flows.data?.flows ?? []).map((flow) => flow.name), ...(filter.flow ? [filter.flow] : [])]);
-  const counted = !(filter.q || filter.flow || filter.user); // what is counted are all threads
+  const narrowed = !!(filter.q || filter.flow || filter.user); // the server counts all threads only
+  const counted = narrowed ? countStatuses(rows, filter, complete) : { all: stats.data?.threads, statuses: counts };
   const active = !!(filter.q || filter.status || filter.flow || filter.user);
   return (
     <div className="shrink-0 space-y-2 border-b border-line bg-panel px-4 py-2">
@@ -43,19 +47,22 @@ export function Filters({ filter, onChange, search }: Props) {
         )}
       </div>
       <div role="group" aria-label="Status" className="-mx-4 flex gap-1 overflow-x-auto px-4 [scrollbar-width:none]">
-        <Chip label="all" count={counted ? stats.data?.threads : undefined} on={!filter.status} onClick={() => onChange({ status: "" })} />
+        <Chip label="all" count={counted.all} on={!filter.status} onClick={() => onChange({ status: "" })} />
         {statuses
-          .filter((status) => counts[status] || filter.status === status)
+          .filter((status) => counts[status] || counted.statuses[status] || filter.status === status)
           .map((status) => (
             <Chip
               key={status}
               label={status === "suspended" ? "waiting" : status}
               status={status}
-              count={counted ? (counts[status] ?? 0) : undefined}
+              count={counted.statuses[status] ?? (counted.all === undefined ? undefined : 0)}
               on={filter.status === status}
               onClick={() => onChange({ status: filter.status === status ? "" : status })}
             />
           ))}
+        {narrowed && counted.all === undefined && (
+          <span className="flex h-7 shrink-0 items-center px-1 text-xs text-faint">{filter.status ? "Others are counted without a status" : "Counted once the list is read to its end"}</span>
+        )}
       </div>
     </div>
   );

@@ -3,26 +3,28 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, type MouseEvent, type RefObject, useEffect, useRef, useState } from "react";
 import { cx } from "@/lib/cx";
 import { compact, dollars, shortId } from "@/lib/text";
-import type { ThreadRow } from "@/lib/threadlist";
+import { changedAt, type ThreadRow } from "@/lib/threadlist";
 import { useHotkeys } from "@/app/hotkeys";
 import { basePath } from "@/app/place";
 import { Status, WhyText } from "@/ui/Status";
 import { Line } from "@/ui/Text";
 import { Time } from "@/ui/Time";
 import { useNarrow } from "@/ui/useNarrow";
-import { useWhy } from "./live";
+import { useWhy, type View } from "./live";
 
 const columns =
   "grid items-center gap-x-3 px-4 grid-cols-[6.5rem_minmax(8rem,1.3fr)_6rem_minmax(10rem,1.7fr)_3.5rem_4rem] xl:grid-cols-[6.5rem_minmax(9rem,1.2fr)_6rem_4rem_minmax(12rem,2fr)_7rem_3.5rem_4.5rem] 2xl:grid-cols-[6.5rem_minmax(9rem,1.4fr)_7rem_6rem_minmax(12rem,2fr)_10rem_4rem_4rem_5rem]";
 
 interface Props {
   rows: ThreadRow[];
+  /** Learns which rows are in view. */
+  view: RefObject<View>;
   /** Called when the end of what was read comes into view. */
   onEnd(): void;
 }
 
 /** The rows of the list that are in view, and a few around them. */
-export function List({ rows, onEnd }: Props) {
+export function List({ rows, view, onEnd }: Props) {
   const narrow = useNarrow();
   const scroller = useRef<HTMLDivElement>(null);
   const height = narrow ? 62 : 38;
@@ -30,6 +32,9 @@ export function List({ rows, onEnd }: Props) {
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => virtual.measure(), [height, virtual]);
+  useEffect(() => {
+    view.current = { first: virtual.range?.startIndex ?? 0, last: virtual.range?.endIndex ?? -1 };
+  });
   useEffect(() => {
     if (last >= rows.length - 40) onEnd();
   }, [last, rows.length, onEnd]);
@@ -152,7 +157,7 @@ const Cells = memo(function Cells({ row }: { row: ThreadRow }) {
         {row.spent?.cost ? dollars(row.spent.cost) : ""}
       </span>
       <span role="cell" className="text-right text-soft tabular-nums">
-        <Time at={row.updated} />
+        <Time at={changedAt(row, why)} />
       </span>
     </div>
   );
@@ -166,7 +171,7 @@ const Card = memo(function Card({ row }: { row: ThreadRow }) {
         <span className="min-w-0 flex-1">
           <Name row={row} />
         </span>
-        <Time at={row.updated} className="shrink-0 text-xs text-faint tabular-nums" />
+        <Time at={changedAt(row, why)} className="shrink-0 text-xs text-faint tabular-nums" />
       </div>
       <div role="cell" className="flex items-center gap-2 text-xs">
         <Status status={row.status} asks={row.asks} />

@@ -9,7 +9,7 @@ import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Page } from "@/ui/Page";
 import { Filters } from "./Filters";
 import { List } from "./List";
-import { useThreadList } from "./live";
+import { useThreadList, type View } from "./live";
 
 function useFilter(): [ThreadFilter, (change: Partial<ThreadFilter>) => void] {
   const said = useSearch({ strict: false }) as Record<string, string | undefined>;
@@ -26,7 +26,8 @@ function useFilter(): [ThreadFilter, (change: Partial<ThreadFilter>) => void] {
 
 export default function Threads() {
   const [filter, change] = useFilter();
-  const { query, rows, loaded, searching } = useThreadList(filter);
+  const view = useRef<View>({ first: 0, last: -1 });
+  const { query, rows, loaded, searching } = useThreadList(filter, view);
   const search = useRef<HTMLInputElement>(null);
   useHotkeys({ "/": () => search.current?.focus() });
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
@@ -43,11 +44,11 @@ export default function Threads() {
         </span>
       }
     >
-      <Filters filter={filter} onChange={change} search={search} />
+      <Filters filter={filter} onChange={change} search={search} rows={rows} complete={!!query.data && !hasNextPage} />
       {query.error && <Failed error={query.error} again={() => void query.refetch()} />}
       {query.isPending && <Loading what="the threads" />}
       {query.data && rows.length === 0 && !searching && (filtered ? <NoneFound filter={filter} searched={hasNextPage ? loaded : undefined} /> : <NoThreads />)}
-      {rows.length > 0 && <List rows={rows} onEnd={more} />}
+      {rows.length > 0 && <List rows={rows} view={view} onEnd={more} />}
     </Page>
   );
 }

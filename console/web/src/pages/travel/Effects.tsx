@@ -1,3 +1,4 @@
+import { own } from "@/lib/own";
 import { oneLine } from "@/lib/text";
 
 const kinds: Record<string, string> = {
@@ -18,7 +19,7 @@ export function Effects({ effects, more, what }: { effects: { seq: number; kind:
           <li key={effect.seq} className="flex gap-2 px-3 py-0.5 text-xs">
             <span className="w-9 shrink-0 text-right text-faint tabular-nums">{effect.seq}</span>
             <bdi className="min-w-0 truncate font-mono">{oneLine(effect.path ?? "", 160)}</bdi>
-            <span className="ml-auto shrink-0 text-soft">{kinds[effect.kind] ?? effect.kind}</span>
+            <span className="ml-auto shrink-0 text-soft">{own(kinds, effect.kind) ?? effect.kind}</span>
           </li>
         ))}
         {(more || effects.length > shown) && <li className="px-3 py-0.5 text-xs text-faint">{effects.length > shown ? `and ${effects.length - shown} more` : "and more"}</li>}

@@ -1,10 +1,11 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
-import { api, Problem, type Schemas } from "@/api/client";
-import { keys, useCan } from "@/api/queries";
-import { parseExact, rawNumber } from "@/lib/exact";
+import { useMemo, useState } from "react";
+import { api, type Schemas } from "@/api/client";
+import { keys, useCan, useWrite } from "@/api/queries";
+import { parseWritten, rawNumber } from "@/lib/exact";
 import { activeRuns, type Entry } from "@/lib/journal";
+import { failure, failureText } from "@/lib/lost";
 import { count } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Code } from "@/ui/Code";
@@ -24,7 +25,7 @@ interface ForkProps {
 /** JSON that a person edits, or why it is none. */
 function parse(text: string, check: (value: unknown) => string | undefined): { value?: unknown; error?: string } {
   try {
-    const value = parseExact(text);
+    const value = parseWritten(text);
     const error = check(value);
     return error ? { error } : { value };
   } catch (error) {
@@ -53,37 +54,38 @@ export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
   const newState = changed === undefined ? {} : parse(changed, isObject);
   const answered = entries.some((e) => e.kind === "answered" && e.seq <= at);
 
-  const fork = useMutation({
+  const id = useMemo(() => crypto.randomUUID(), [thread, at, as, input, changed, keep]); // sent again, it is the same fork
+  const fork = useWrite({
     mutationFn: async (goOn: boolean) => {
       const made = await api.post("/v1/threads/{thread}/fork", {
         path: { thread },
         body: {
           at,
-          as: as.trim() || undefined,
+          as: as.trim() || id,
           input: input === undefined ? undefined : newInput.value,
           state: changed === undefined ? undefined : (newState.value as Record<string, never>),
           keep: keep || undefined,
         },
       });
-      if (goOn) {
-        for (const run of active)
-          await api.post("/v1/threads/{thread}/runs/{run}/resume", { path: { thread: made.thread, run }, body: {} }).catch((error: unknown) => sayError("The fork is there, but its run could not be continued", error));
-      }
-      return made;
+      const stuck: unknown[] = [];
+      for (const run of goOn ? active : [])
+        await api.post("/v1/threads/{thread}/runs/{run}/resume", { path: { thread: made.thread, run }, body: {} }).catch((error: unknown) => stuck.push(error));
+      return { made, stuck };
     },
-    onSuccess: (made) => {
+    onSuccess: async ({ made, stuck }) => {
       void client.invalidateQueries({ queryKey: keys.threads() });
       void client.invalidateQueries({ queryKey: ["family"] });
       if (made.outside?.length) setDone(made);
       else {
         say("The fork is there", made.thread);
-        open(made);
+        await open(made);
       }
+      for (const error of stuck) sayError(...failure("The fork is there, but its run could not be continued", error, "The request to continue the fork", "The server does not answer. Look at the run before you resume it."));
     },
   });
   const open = (made: Schemas["Fork"]) => {
     onClose();
-    void navigate({ to: "/threads/$thread/travel", params: { thread: made.thread }, search: {} });
+    return navigate({ to: "/threads/$thread/travel", params: { thread: made.thread }, search: {} });
   };
   const compare = (made: Schemas["Fork"]) => {
     onClose();
@@ -111,7 +113,7 @@ export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
     );
 
   const bad = !!newInput.error || !!newState.error;
-  const problem = fork.error instanceof Problem ? fork.error.detail || fork.error.title : fork.error?.message;
+  const problem = failureText(fork.error, "Fork again: it makes one fork.");
   return (
     <Dialog
       open

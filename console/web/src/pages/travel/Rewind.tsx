@@ -1,8 +1,9 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, Problem } from "@/api/client";
-import { keys } from "@/api/queries";
+import { api } from "@/api/client";
+import { keys, useWrite } from "@/api/queries";
 import { activeRuns, effectsAfter, type Entry, quietBefore } from "@/lib/journal";
+import { failureText } from "@/lib/lost";
 import { count } from "@/lib/text";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
@@ -24,7 +25,7 @@ export function RewindDialog({ thread, at, entries, onClose, onFork, onMove }: R
   const client = useQueryClient();
   const [reason, setReason] = useState("");
   const last = entries.at(-1)?.seq ?? at;
-  const rewind = useMutation({
+  const rewind = useWrite({
     mutationFn: () => api.post("/v1/threads/{thread}/rewind", { path: { thread }, headers: { "If-Match": `"${last}"` }, body: { to: at, reason: reason.trim() || undefined } }),
     onSuccess: async (done) => {
       await client.invalidateQueries({ queryKey: keys.thread(thread) });
@@ -69,7 +70,7 @@ export function RewindDialog({ thread, at, entries, onClose, onFork, onMove }: R
     );
   }
   const effects = effectsAfter(entries, at);
-  const problem = rewind.error instanceof Problem ? rewind.error.detail || rewind.error.title : rewind.error?.message;
+  const problem = failureText(rewind.error, "Look at the newest event before you take it back again.");
   return (
     <Dialog
       open

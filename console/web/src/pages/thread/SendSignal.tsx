@@ -1,0 +1,92 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { Bell } from "lucide-react";
+import { useState } from "react";
+import { api } from "@/api/client";
+import { keys, useCan, useWrite } from "@/api/queries";
+import { useDraft } from "@/app/draft";
+import { jsonFault, parsedWritten } from "@/lib/exact";
+import { failure } from "@/lib/lost";
+import { oneLine } from "@/lib/text";
+import { Button } from "@/ui/Button";
+import { Dialog } from "@/ui/Dialog";
+import { Area, Field, Select } from "@/ui/Field";
+import { say, sayError } from "@/ui/Toast";
+
+/** Sends one of the signals for which a run waits. */
+export function SendSignal({ thread, names }: { thread: string; names: string[] }) {
+  const may = useCan("run");
+  const [open, setOpen] = useState(false);
+  if (!may) return null;
+  return (
+    <>
+      <Button size="small" icon={<Bell aria-hidden />} onClick={() => setOpen(true)}>
+        Send the signal
+      </Button>
+      {open && <SignalDialog thread={thread} names={names} onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+interface Draft {
+  name?: string;
+  text?: string;
+  /** Made once for what is in the form, so that it is one signal. */
+  key?: string;
+}
+
+function SignalDialog({ thread, names, onClose }: { thread: string; names: string[]; onClose(): void }) {
+  const client = useQueryClient();
+  const [draft, setDraft] = useDraft<Draft>(`signal ${thread}`);
+  const chosen = names.find((name) => name === draft?.name) ?? names[0]!;
+  const text = draft?.text ?? "";
+  const value = parsedWritten(text);
+  const broken = text.trim() !== "" && value === undefined && jsonFault(text);
+  const send = useWrite({
+    mutationFn: (key: string) => api.post("/v1/threads/{thread}/signals/{name}", { path: { thread, name: chosen }, headers: { "Idempotency-Key": key }, body: text.trim() ? { value } : {} }),
+    onSuccess: () => {
+      setDraft(undefined);
+      say("The signal has been sent");
+      onClose();
+    },
+    onError: (error) => sayError(...failure("The signal was not taken", error, "The signal", "The server does not answer. Send it again later: it counts once.")),
+    onSettled: () => client.invalidateQueries({ queryKey: keys.thread(thread) }),
+  });
+  const submit = () => {
+    const key = draft?.key ?? crypto.randomUUID();
+    setDraft({ name: chosen, text, key });
+    send.mutate(key);
+  };
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={`Send the signal ${oneLine(chosen, 80)}`}
+      about="The run goes on with the value. What the flow expects, only its code knows."
+      actions={
+        <>
+          <Button onClick={onClose}>Leave it</Button>
+          <Button look="main" icon={<Bell aria-hidden />} busy={send.isPending && "Sending …"} disabled={!!broken} onClick={submit}>
+            Send
+          </Button>
+        </>
+      }
+    >
+      {names.length > 1 && (
+        <Field label="Signal">
+          {(ids) => (
+            <Select {...ids} value={chosen} onChange={(e) => setDraft({ name: e.target.value, text })}>
+              {names.map((name) => (
+                <option key={name} value={name}>
+                  {oneLine(name, 80)}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      )}
+      <Field label="Value" hint={'As JSON: 42, {"by": "ann"}, or "a text" with its quotes. It may be empty.'} error={broken ? oneLine(broken) : undefined}>
+        {(ids) => <Area {...ids} dir="auto" className="font-mono" spellCheck={false} value={text} onChange={(e) => setDraft({ name: chosen, text: e.target.value })} />}
+      </Field>
+    </Dialog>
+  );
+}
