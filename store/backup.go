@@ -14,7 +14,7 @@ type Backuper interface {
 	// value is in it in part. It is synced. Reads and writes go on meanwhile.
 	//
 	// After an error, dir holds nothing of use, and the store is unharmed, also
-	// if the disk of dir is full: the error matches ErrFull then. ErrBusy means
-	// that another backup is in progress.
+	// if the disk of dir is full: the error matches ErrFull then. A store that
+	// makes one backup at a time returns ErrBackup while it makes another.
 	Backup(ctx context.Context, dir string) (url string, err error)
 }

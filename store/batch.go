@@ -34,6 +34,38 @@ type Write struct {
 	// are made in order, up to the first whose cell is not at version Prev: that
 	// one and those after it are skipped.
 	Optional bool
+
+	// Made, if not nil, is set to the version that the cell has after a batch that
+	// succeeded, if the driver knows it, which saves its writer a read. A cell whose
+	// optional write was skipped may have another one.
+	Made *Version
+
+	// Quiet says that nobody waits for this write: a Watcher need not be woken by it.
+	Quiet bool
+}
+
+// Heard yields the names whose watchers a batch that succeeded wakes, as if all of its
+// writes were made. It is for authors of drivers.
+func (b Batch) Heard(yield func(name string) bool) {
+	if b.Journal != "" && !yield(b.Journal) {
+		return
+	}
+	for _, w := range b.Cells {
+		if !w.Quiet && !yield(w.Key) {
+			return
+		}
+	}
+}
+
+// Tell sets what the writes of a batch that succeeded have asked to be told, given the
+// versions of the cells after them, "" of one that is not known. It is for authors of
+// drivers.
+func (b Batch) Tell(versions []Version) {
+	for i, w := range b.Cells {
+		if w.Made != nil && !w.Remove {
+			*w.Made = versions[i]
+		}
+	}
 }
 
 // CellConflict is the ErrConflict of a batch whose journal ends as expected but

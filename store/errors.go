@@ -63,6 +63,9 @@ var (
 	// is in the way, for too long. Try again once it is over.
 	ErrBusy = errors.New("store: another program is in the way")
 
+	// ErrBackup: another backup of the store is in progress, see [Backuper].
+	ErrBackup = errors.New("store: a backup is being made")
+
 	// ErrForeign: the path or database holds something other than a store.
 	ErrForeign = errors.New("store: not a store")
 

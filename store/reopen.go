@@ -86,6 +86,8 @@ var (
 	_ Transactor = (*reopener)(nil)
 
 	_ Notifier = (*reopener)(nil)
+
+	_ Warner = (*reopener)(nil)
 )
 
 // handle is one opening of the engine.

@@ -273,6 +273,9 @@ func TestCallersAreToldSoon(t *testing.T) {
 		if len(told) != 1 || !errors.Is(told[0], store.ErrFull) {
 			t.Errorf("while the disk is full, %v was told, want that once", told)
 		}
+		if found, err := store.Warnings(t.Context(), s); err != nil || len(found) != 1 || found[0].Kind != store.WarnSpace {
+			t.Errorf("while the disk is full, the store warns of %v, %v", found, err)
+		}
 		d.set(false, nil)
 		if err := <-done; err != nil {
 			t.Errorf("who is patient gets %v", err)
@@ -283,6 +286,9 @@ func TestCallersAreToldSoon(t *testing.T) {
 		}
 		if len(told) != 2 || told[1] != nil {
 			t.Errorf("%v was told, want the end too", told)
+		}
+		if found, err := store.Warnings(t.Context(), s); err != nil || len(found) != 0 {
+			t.Errorf("when all is over, the store warns of %v, %v", found, err)
 		}
 	})
 }

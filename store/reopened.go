@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 )
@@ -169,4 +170,17 @@ func (r castReopener) Hear(ctx context.Context, topic string, hear func(message 
 		Hear(ctx, s, topic, hear)
 		return true
 	})
+}
+
+// Warnings implements Warner: those of the engine, and that it refuses writes for lack of
+// space.
+func (r *reopener) Warnings(ctx context.Context) ([]Warning, error) {
+	found, err := Warnings(ctx, r.Unwrap())
+	r.mu.Lock()
+	down := r.down
+	r.mu.Unlock()
+	if errors.Is(down, ErrFull) {
+		found = append(found, Warning{WarnSpace, fmt.Sprintf("writes are refused, and wait: %v", down), "make space where the store is, or raise its limits; then everything goes on"})
+	}
+	return found, err
 }

@@ -54,7 +54,7 @@ func (f *folder) beginCopy(c *copying) error {
 	defer f.gate.Unlock()
 	c.e = f.engine
 	if !f.engine.copying.CompareAndSwap(nil, c) {
-		return fmt.Errorf("%w: filestore: a backup of %s is in progress; wait for it", store.ErrBusy, f.dir)
+		return fmt.Errorf("%w; wait until it is complete, and try again", store.ErrBackup)
 	}
 	return nil
 }

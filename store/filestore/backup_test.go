@@ -190,8 +190,8 @@ func TestBackupAcrossReopen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Backup(t.Context(), t.TempDir()); !errors.Is(err, store.ErrBusy) {
-		t.Errorf("a second backup = %v, want ErrBusy", err)
+	if _, err := s.Backup(t.Context(), t.TempDir()); !errors.Is(err, store.ErrBackup) {
+		t.Errorf("a second backup = %v, want ErrBackup", err)
 	}
 	d.set(1, true, half)
 	if _, err := s.Put(t.Context(), "d", []byte("1"), ""); !errors.Is(err, store.ErrPoisoned) {

@@ -154,7 +154,8 @@ func (s *Store) append(b store.Batch) (uint64, error) {
 	return last, nil
 }
 
-// append appends a batch and returns the keys of the cells that it wrote.
+// append appends a batch and returns the keys of the cells
+// that it wrote and whose watchers are to be woken.
 func (m *memory) append(b store.Batch) (last uint64, written []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,9 +186,14 @@ func (m *memory) append(b store.Batch) (last uint64, written []string, err error
 		if w.Remove {
 			m.remove(w.Key)
 		} else {
-			m.put(w.Key, w.Value)
+			version := m.put(w.Key, w.Value)
+			if w.Made != nil {
+				*w.Made = version
+			}
 		}
-		written = append(written, w.Key)
+		if !w.Quiet {
+			written = append(written, w.Key)
+		}
 	}
 	return uint64(len(have)), written, nil
 }

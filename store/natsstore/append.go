@@ -78,9 +78,9 @@ func (s *Store) append(ctx context.Context, b store.Batch) (last uint64, err err
 	if err != nil {
 		return 0, err
 	}
-	s.wrote(b.Journal)
-	for _, w := range cells {
-		s.wrote(w.Key)
+	b.Cells = cells // those that were written
+	for name := range b.Heard {
+		s.wrote(name)
 	}
 	return last, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,9 +150,10 @@ func TestNodesAreKilled(t *testing.T) {
 // eventually repeats a read while the cluster is not available.
 func eventually[T any](t *testing.T, read func() (T, error)) T {
 	t.Helper()
+	var err error
 	for range 600 {
-		v, err := read()
-		if err == nil {
+		var v T
+		if v, err = read(); err == nil {
 			return v
 		}
 		if !errors.Is(err, store.ErrUnavailable) {
@@ -159,7 +161,7 @@ func eventually[T any](t *testing.T, read func() (T, error)) T {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatal("the cluster does not come back")
+	t.Fatalf("the cluster does not come back: %v", err)
 	panic("unreachable")
 }
 
@@ -193,7 +195,7 @@ func TestLinearizeAmidKills(t *testing.T) {
 }
 
 // TestNoQuorum leaves one node of three: calls end within seconds with ErrUnavailable,
-// and succeed when another is back.
+// and succeed when another is back. The store then warns of the third.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.StartCluster(t, natstest.Config{})
@@ -221,4 +223,14 @@ func TestNoQuorum(t *testing.T) {
 	if entries := eventually(t, func() ([]store.Entry, error) { return store.ReadAll(ctx, s, "j", 0) }); string(entries[0].Data) != "before" {
 		t.Errorf("the journal begins with %q", entries[0].Data)
 	}
+	eventually(t, func() (any, error) {
+		found, err := store.Warnings(ctx, s)
+		named := func(w store.Warning) bool { // a leader that was restarted does not know the name
+			return strings.Contains(w.Detail, "server "+nodes[1].Name+" is down") || strings.Contains(w.Detail, "whose name the leader does not know")
+		}
+		if err == nil && (len(found) != 1 || found[0].Kind != store.WarnNode || !named(found[0]) || !strings.Contains(found[0].Detail, "2 of 3 copies")) {
+			err = fmt.Errorf("%w: without %s it warns of %+v", store.ErrUnavailable, nodes[1].Name, found)
+		}
+		return nil, err
+	})
 }

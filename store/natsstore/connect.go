@@ -60,6 +60,8 @@ func refused(err error) error {
 		return fmt.Errorf("%w: the certificate of the server is not trusted here; name the file of its authority with tls_ca in the URL: %w", ErrCertificate, err)
 	case errors.Is(err, nats.ErrAuthorization), says("authorization", "authentication"):
 		return fmt.Errorf("%w; give the right user and password, token, creds or nkey in the URL: %w", ErrLogin, err)
+	case says("unable to extract", "nkeys:", "illegal base32"):
+		return fmt.Errorf("%w; the file of creds or nkey holds nothing that can be used: %w", ErrLogin, err)
 	case errors.Is(err, nats.ErrNkeysNotSupported):
 		return fmt.Errorf("%w; the server does not know nkeys: %w", ErrLogin, err)
 	}

@@ -25,6 +25,11 @@
 //
 // A program that has a connection, or embeds the server, calls [New].
 //
+// A user with permissions needs, for a stream and prefix named perdure, to publish to
+// perdure.> and $JS.API.STREAM.*.perdure and $JS.API.STREAM.MSG.*.perdure, and to
+// subscribe to perdure.> and _INBOX.>. Open names what is missing, see [ErrRights]. With
+// $JS.API.INFO the store also warns of the limits of the account.
+//
 // # Writing
 //
 // An append is one message, with all its entries, on the subject of its journal. The

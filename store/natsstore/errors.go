@@ -21,6 +21,9 @@ var (
 	// other's certificate, or the server has none.
 	ErrCertificate = errors.New("natsstore: the server and this program do not trust each other")
 
+	// ErrRights: the user may not use a subject that the store needs.
+	ErrRights = errors.New("natsstore: the user has too few permissions")
+
 	// ErrNoJetStream: the server or the account has no JetStream.
 	ErrNoJetStream = errors.New("natsstore: there is no JetStream")
 
@@ -114,8 +117,10 @@ func (s *Store) failed(ctx context.Context, doing string, err error) error {
 		return s.answered(doing, api)
 	}
 	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired), errors.Is(err, nats.ErrPermissionViolation):
-		return fmt.Errorf("%w; give the right user, password, token or creds in the URL, and a user that may use the stream's subjects and $JS.API: %w", ErrLogin, err)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
+		return fmt.Errorf("%w; give the right user, password, token or creds in the URL: %w", ErrLogin, err)
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return fmt.Errorf("%w: %w", ErrRights, err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: natsstore: no server answers for stream %s: it has no leader, or JetStream is off; look at nats stream info: %w", store.ErrUnavailable, s.name, err)
 	case errors.Is(err, nats.ErrMaxPayload):

@@ -153,14 +153,67 @@ func TestCredentials(t *testing.T) {
 	account("bare", jwt.JetStreamLimits{})
 	server := natstest.Start(t, natstest.Config{Settings: "operator: " + encode(jwt.NewOperatorClaims(operatorID), operator) + "\nresolver: MEMORY\n" + settings + "}\n"})
 	account("later", jwt.JetStreamLimits{}) // the server does not know it
+	app, err := os.ReadFile(filepath.Join(dir, "app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := os.ReadFile(filepath.Join(dir, "bare"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seed = "-----BEGIN USER NKEY SEED-----"
+	token, _, _ := strings.Cut(string(app), seed)
+	_, other, _ := strings.Cut(string(bare), seed)
+	for name, text := range map[string]string{"mixed": token + seed + other, "text": "nothing that is a credential"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	creds := func(name string) []string { return []string{"creds", filepath.Join(dir, name)} }
 	try(t, server, []login{
 		{name: "credentials", scheme: "nats", params: creds("app")},
 		{name: "an unknown account", scheme: "nats", params: creds("later"), want: natsstore.ErrLogin, says: "creds"},
 		{name: "no JetStream in the account", scheme: "nats", params: creds("bare"), want: natsstore.ErrNoJetStream, says: "account"},
+		{name: "the seed of another user", scheme: "nats", params: creds("mixed"), want: natsstore.ErrLogin, says: "creds"},
+		{name: "no credentials in the file", scheme: "nats", params: creds("text"), want: natsstore.ErrLogin, says: "creds"},
 		{name: "no such file", scheme: "nats", params: creds("nothing"), want: store.ErrInvalid, says: "creds in the URL"},
 		{name: "no credentials", scheme: "nats", want: natsstore.ErrLogin, says: "creds"},
 	})
+}
+
+// TestRights names each right that a user lacks, and does not wait for answers.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	user := func(name, publish, subscribe string) string {
+		return fmt.Sprintf("{ user: %s, password: s3cret, permissions: { publish: %s, subscribe: %s } }\n", name, publish, subscribe)
+	}
+	const all = `["perdure.>", "$JS.API.STREAM.*.perdure", "$JS.API.STREAM.MSG.*.perdure"]`
+	inbox := `["perdure.>", "_INBOX.>"]`
+	server := natstest.Start(t, natstest.Config{Settings: "accounts { APP { jetstream: enabled, users: [\n" +
+		user("good", all, inbox) + user("deaf", all, `["perdure.>"]`) + user("mute", `["$JS.API.>"]`, inbox) +
+		user("blind", `["perdure.>", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.DELETE.>"]`, inbox) +
+		user("lame", `["perdure.>", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.>"]`, inbox) + "] } }\n"})
+	as := func(name, says string) login {
+		l := login{name: name, scheme: "nats", user: name + ":s3cret@"}
+		if says != "" {
+			l.want, l.says = natsstore.ErrRights, says
+		}
+		return l
+	}
+	try(t, server, []login{
+		as("lame", "$JS.API.STREAM.CREATE.perdure"),
+		as("good", ""),
+		as("deaf", "subscribe to _INBOX"),
+		as("mute", "publish to perdure.j."),
+		as("blind", "publish to $JS.API.STREAM.MSG.GET.perdure"),
+	})
+	s := openURL(t, fmt.Sprintf("nats://lame:s3cret@127.0.0.1:%d", server.Port)) // the stream is there now
+	if found, err := s.Warnings(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("a user that may not see the limits of the account is warned of %v, %v", found, err)
+	}
+	if names, err := store.ReadAll(t.Context(), s, "rights", 0); err != nil || len(names) > 0 {
+		t.Errorf("looking for rights wrote %v, %v", names, err)
+	}
 }
 
 // nkey writes the seed of a new user to a file and returns the user's public key.

@@ -90,6 +90,7 @@ var (
 	_ store.Caster  = (*Store)(nil)
 	_ store.Durable = (*Store)(nil)
 	_ store.Weak    = (*Store)(nil)
+	_ store.Warner  = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 )
 

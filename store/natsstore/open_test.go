@@ -175,7 +175,8 @@ func TestForeignStreams(t *testing.T) {
 
 // TestFull fills a server, an account and a stream up to their limits, with entries alone
 // and with cells: writes return ErrFull, and what there is stays. A batch of which the
-// server may have stored a part is also ErrUnavailable.
+// server may have stored a part is also ErrUnavailable. The store warns of each limit
+// that it can see.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	limited := `accounts { LIMITED { users: [{ user: app, password: secret }], jetstream: { max_store: 1MB } } }`
@@ -185,11 +186,12 @@ func TestFull(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		says   string
 		cut    bool
+		warns  string
 	}{
-		{"server", natstest.Config{MaxStore: 1 << 20}, nil, "JetStream limits", true},
-		{"account", natstest.Config{Settings: limited}, nil, "JetStream limits", true},
-		{"max_bytes", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes", false},
-		{"max_msgs", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxMsgs = 20 }, "max_msgs", false},
+		{"server", natstest.Config{MaxStore: 1 << 20}, nil, "JetStream limits", true, ""},
+		{"account", natstest.Config{Settings: limited}, nil, "JetStream limits", true, "of the account"},
+		{"max_bytes", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes", false, "max_bytes of stream perdure"},
+		{"max_msgs", natstest.Config{}, func(c *jetstream.StreamConfig) { c.MaxMsgs = 20 }, "max_msgs", false, "max_msgs of stream perdure"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -200,6 +202,9 @@ func TestFull(t *testing.T) {
 			s := openURL(t, url)
 			if c.change != nil {
 				change(t, url, "perdure", c.change)
+			}
+			if found, err := s.Warnings(t.Context()); err != nil || len(found) > 0 {
+				t.Errorf("an empty store warns of %v, %v", found, err)
 			}
 			for _, cells := range [][]store.Write{{{Key: "cell", Value: []byte("x")}}, nil} {
 				var err error
@@ -217,6 +222,12 @@ func TestFull(t *testing.T) {
 				if cut := errors.Is(err, store.ErrUnavailable); readErr != nil || uint64(len(entries)) != n-1 && !(cut && uint64(len(entries)) == n) {
 					t.Errorf("%d entries are there, %v; want %d", len(entries), readErr, n-1)
 				}
+			}
+			switch found, err := s.Warnings(t.Context()); {
+			case err != nil || c.warns == "" && len(found) > 0:
+				t.Errorf("the full store warns of %v, %v", found, err)
+			case c.warns != "" && (len(found) != 1 || found[0].Kind != store.WarnSpace || !strings.Contains(found[0].Detail, c.warns)):
+				t.Errorf("the full store warns of %v, want %s", found, c.warns)
 			}
 		})
 	}

@@ -55,6 +55,9 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if err != nil {
 		return s.failed(ctx, "open", err)
 	}
+	if err := s.rights(ctx); err != nil {
+		return err
+	}
 	call, cancel := s.call(ctx)
 	defer cancel()
 	want := s.config(o)
@@ -62,6 +65,9 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if o.Existing {
 			return fmt.Errorf("%w in stream %s", ErrNoStore, s.name)
+		}
+		if err := s.denied(ctx, []string{s.api("STREAM.CREATE")}, nil); errors.Is(err, nats.ErrPermissionViolation) {
+			return fmt.Errorf("%w: there is no stream %s, and it may not create one; let it publish to %s, or create the stream as a user that may: %w", ErrRights, s.name, s.api("STREAM.CREATE"), err)
 		}
 		if s.stream, err = js.CreateStream(call, want); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			s.stream, err = js.Stream(call, s.name) // another handle was faster

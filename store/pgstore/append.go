@@ -31,9 +31,11 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 }
 
 func (s *Store) append(ctx context.Context, b store.Batch) (uint64, error) {
-	if err := s.writer.do(ctx, newRequest(b)); err != nil {
+	r := newRequest(b)
+	if err := s.writer.do(ctx, r); err != nil {
 		return 0, err
 	}
+	b.Tell(r.versions)
 	return b.After + uint64(len(b.Entries)), nil
 }
 

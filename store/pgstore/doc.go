@@ -84,10 +84,13 @@
 //	  - threads has a row for each thread: thread, owner, title, flow, status, times,
 //	    and the number of its open asks.
 //	  - history has a row for each entry of a thread, its event: sequence, kind, time,
-//	    the run it belongs to (by the sequence that queued it), path, and its body as
-//	    JSON.
+//	    the run it belongs to (by the sequence that queued it), path as in
+//	    GET /v1/threads/{thread}/events, and its body as JSON.
 //	  - runs has a row for each input that was queued: run, flow, status, times.
 //	  - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
+//
+// The column journal of each, a bytea, is the name of the thread's journal in the tables
+// below. It joins the views also where the thread is NULL.
 //
 // Data that is encrypted or not JSON appears as NULL. In JSON with the escape \u0000,
 // for which PostgreSQL has no character, or with half of a surrogate pair, U+FFFD takes

@@ -31,7 +31,7 @@ var (
 
 	// ErrReplica: the server accepts no writes. If it did before, the error also
 	// matches store.ErrUnavailable.
-	ErrReplica = errors.New("pgstore: the server is a read replica")
+	ErrReplica = errors.New("pgstore: the server accepts no writes")
 
 	// ErrNoStore: the schema holds no store, and Options.Existing is set.
 	ErrNoStore = errors.New("pgstore: there is no store")
@@ -80,7 +80,7 @@ func (s *Store) failed(doing string, err error) error {
 	case "3D000":
 		return s.changed(fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err))
 	case "25006":
-		return s.changed(fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
+		return s.changed(fmt.Errorf("%w; if it is a read replica, connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err))
 	case "53300":
 		return fmt.Errorf("%w: pgstore: the server has no connection left; raise max_connections, lower pool_max_conns in the URL, or use a pooler: %w", store.ErrUnavailable, err)
 	case "53100":
@@ -95,13 +95,32 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
 }
 
-// insecure says why a connection with TLS failed, if that is what err is about. A server
-// without TLS has no error of its own in pgx.
-func insecure(err error) string {
-	var untrusted *tls.CertificateVerificationError
+// insecure says why a connection failed, if each attempt failed for want of TLS that both
+// sides trust. Without an sslmode, pgx asks for TLS and then tries without: what that
+// attempt met is the reason.
+func insecure(err error) (why string) {
+	attempts := []error{err}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		if all, ok := connect.Unwrap().(interface{ Unwrap() []error }); ok {
+			attempts = all.Unwrap()
+		}
+	}
+	for _, attempt := range attempts {
+		if why = untrusted(attempt); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// untrusted is insecure for one attempt. A server without TLS has no error of its own
+// in pgx.
+func untrusted(err error) string {
+	var verify *tls.CertificateVerificationError
 	var remote *net.OpError
 	switch {
-	case errors.As(err, &untrusted):
+	case errors.As(err, &verify):
 		return "the certificate of the server is not trusted here; name its authority with sslrootcert=FILE in the URL, and the server as the certificate does"
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return "the server refuses the certificate of this program; name one that it trusts with sslcert=FILE and sslkey=FILE in the URL"

@@ -42,6 +42,7 @@ type news struct {
 
 	known chan struct{} // closed when all others have had time to see that this handle listens
 	up    atomic.Int64  // when the connection began to listen; 0 while there is none
+	why   atomic.Value  // a string: why there is none, as the last attempt told
 	pid   atomic.Uint32 // of its backend
 	ended sync.WaitGroup
 }
@@ -315,6 +316,7 @@ func (n *news) hearOnce(ctx context.Context) bool {
 	defer cancel()
 	c, err := n.gate.connect(bounded, n.listen.Copy())
 	if err != nil {
+		n.why.Store(n.s.failed("listen to", err).Error())
 		return false
 	}
 	defer c.Close(bounded)
@@ -345,6 +347,17 @@ func (n *news) hearOnce(ctx context.Context) bool {
 		}
 		n.told(senders, note.Payload)
 	}
+}
+
+// deaf says why the handle does not listen, "" if it does, or nobody has asked it to.
+func (n *news) deaf() string {
+	if n.listen == nil {
+		return "a pooler is between this process and the server, and the URL names no direct address"
+	}
+	if why, _ := n.why.Load().(string); n.up.Load() == 0 && why != "" {
+		return "the server cannot be listened to: " + why
+	}
+	return ""
 }
 
 // beKnown ends the waiting of Attend.

@@ -3,7 +3,9 @@ package pgstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	neturl "net/url"
 	"strings"
 	"testing"
 	"time"
@@ -202,4 +204,30 @@ func TestBouncerDirect(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestBouncerDirectElsewhere: a direct URL that cannot work is refused, and a handle that
+// cannot listen says so.
+func TestBouncerDirectElsewhere(t *testing.T) {
+	bouncer := pgtest.Schema(pgtest.Bouncer(t), t.TempDir())
+	for database, want := range map[string]error{"template1": store.ErrInvalid, "none": pgstore.ErrNoDatabase} {
+		direct, err := neturl.Parse(pgtest.URL(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct.Path = "/" + database
+		s, err := pgstore.Open(t.Context(), pgtest.With(bouncer, "direct", direct.String()), pgstore.Options{})
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "direct URL") {
+			t.Errorf("a direct URL of %s: %v, want %v", database, err, want)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+	for text, want := range map[string]int{bouncer: 1, pgtest.With(bouncer, "direct", pgtest.URL(t)): 0, pgtest.Schema(pgtest.URL(t), t.TempDir()): 0} {
+		found, err := store.Warnings(t.Context(), openSchema(t, text))
+		if err != nil || len(found) != want || want == 1 && (found[0].Kind != store.WarnNews || !strings.Contains(found[0].Fix, "?direct=")) {
+			t.Errorf("%s: warnings %v, %v; want %d", text, found, err, want)
+		}
+	}
 }

@@ -52,6 +52,7 @@ type Store struct {
 	durability store.Durability
 	weakness   string // what makes it less than Power
 	pool       *pgxpool.Pool
+	pooled     bool // a pooler is between, and statements are planned each time
 	gate       gate
 	writer     *writer
 	news       *news
@@ -62,6 +63,8 @@ type Store struct {
 	}
 
 	sqlAppend, sqlAppendSoon, sqlWrite, sqlWriteSoon, sqlRead, sqlJournals, sqlGet, sqlList, sqlCount string
+
+	sqlLone [16]string // by the kinds of writes, see lone.go
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -80,6 +83,7 @@ var (
 	_ store.Batcher = (*Store)(nil)
 
 	_ store.Unsynced = (*Store)(nil)
+	_ store.Warner   = (*Store)(nil)
 )
 
 // maxConns limits the connections of a handle, unless the URL sets pool_max_conns.
@@ -107,6 +111,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.pooled = pooled
 	listen := config.ConnConfig.Copy()
 	switch {
 	case !pooled:
@@ -116,6 +121,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		if listen, err = pgx.ParseConfig(o.Direct); err != nil {
 			return nil, unreadable("the direct URL", err)
 		}
+		if err := s.checkDirect(ctx, config.ConnConfig, listen); err != nil {
+			return nil, err
+		}
 	}
 	const appends = "WITH head AS (UPDATE SCHEMA.journals SET last = $2::bigint + cardinality($3::bytea[]) WHERE name = $1 AND last = $2%s RETURNING id) INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n)"
 	const writes = "SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
@@ -124,6 +132,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	// The time-out of locks is set before a row is locked, until the commit.
 	s.sqlAppendSoon = s.sql(fmt.Sprintf(appends, " AND set_config('lock_timeout', $4, true) <> ''"))
 	s.sqlWriteSoon = s.sql("SELECT CASE WHEN set_config('lock_timeout', $14, true) <> '' THEN " + writes + " END")
+	for kinds := range s.sqlLone {
+		s.sqlLone[kinds] = s.sql(loneSQL(kinds))
+	}
 	s.sqlRead = s.sql("SELECT j.last, e.seq, e.data FROM SCHEMA.journals j LEFT JOIN LATERAL (SELECT seq, data FROM SCHEMA.entries WHERE journal = j.id AND seq > $2 ORDER BY seq LIMIT $3) e ON true WHERE j.name = $1")
 	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
 	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")
@@ -265,7 +276,7 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (_ store.Durability, w
 	case version < minVersion:
 		return store.None, "", fmt.Errorf("%w: pgstore: the server is PostgreSQL %d; %d is the oldest that works", store.ErrInvalid, version/10000, minVersion/10000)
 	case replica:
-		return store.None, "", fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
+		return store.None, "", fmt.Errorf("%w: it is a read replica; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
 	case readOnly:
 		return store.None, "", fmt.Errorf("%w: transactions of this user only read; set default_transaction_read_only to off", ErrReplica)
 	case fsync != "on":

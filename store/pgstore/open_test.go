@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
+	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -138,6 +140,14 @@ func TestTLS(t *testing.T) {
 	}
 	open(with(), pgstore.ErrCertificate, "sslmode=disable")
 
+	// Without an sslmode, an attempt without TLS follows, and what it meets is the reason.
+	plain := strings.Replace(server.URL, "sslmode=disable", "", 1)
+	open(plain, nil, "")
+	open(strings.Replace(plain, "/postgres?", "/nowhere?", 1), pgstore.ErrNoDatabase, "createdb")
+	if _, err := store.Open(t.Context(), "postgres://ann@"+goesAway(t)+"/x"); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, pgstore.ErrCertificate) {
+		t.Errorf("Open of a server that goes away = %v, want ErrUnavailable", err)
+	}
+
 	https := httptest.NewTLSServer(nil)
 	defer https.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(https.TLS.Certificates[0].PrivateKey)
@@ -159,6 +169,30 @@ func TestTLS(t *testing.T) {
 	open(with("sslrootcert", root), nil, "")
 	open(with(), pgstore.ErrCertificate, "sslrootcert=FILE")
 	open(strings.Replace(with("sslrootcert", root), "127.0.0.1", "localhost", 1), pgstore.ErrCertificate, "as the certificate does")
+}
+
+// goesAway listens as a server that has no TLS, and ends each connection after it has
+// said so.
+func goesAway(t *testing.T) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			first := make([]byte, 8)
+			if _, err := io.ReadFull(c, first); err == nil && first[4] == 4 { // the code of a request for TLS is 04D2162F
+				c.Write([]byte("N"))
+			}
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // TestOpenRefusesServers opens a server that requires a password, one that does not

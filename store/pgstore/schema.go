@@ -15,7 +15,7 @@ import (
 // schema's format. Binaries of an earlier format may be running meanwhile, so a
 // migration only adds and does not change what they use. SCHEMA stands for the
 // schema's name.
-var migrations = []string{tables + writeFunction, fieldFunction + views, fieldFunction}
+var migrations = []string{tables + writeFunction, fieldFunction + views, fieldFunction, pathViews}
 
 // A row of journals is the head of a journal, which all writers compare and swap. A
 // drop leaves it with last = -1. Updates change only columns without an index, and

@@ -53,6 +53,17 @@ type cellWrite struct {
 	request int   // index in the group
 }
 
+// kind returns the kind of the write, as if it was required.
+func (c cellWrite) kind() int32 {
+	switch {
+	case c.Remove:
+		return removes
+	case c.Prev == "":
+		return creates
+	}
+	return replaces
+}
+
 // querier is a pool or a transaction.
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -71,6 +82,9 @@ func (s *Store) send(ctx context.Context, q querier, group []*request, lockWait 
 	if r := group[0]; len(group) == 1 && len(r.Cells) == 0 && r.After > 0 && r.After < math.MaxInt64-store.MaxBatch {
 		done, err := q.Exec(ctx, sqlAppend, append([]any{[]byte(r.Journal), int64(r.After), pgtype.FlatArray[[]byte](r.Entries)}, wait...)...)
 		return []bool{done.RowsAffected() > 0}, err
+	}
+	if r := group[0]; len(group) == 1 && lockWait > 0 && !s.pooled && r.lone() {
+		return s.sendLone(ctx, q, r, wait[0])
 	}
 	// All groups lock journals, and then cells, in the same order.
 	slices.SortFunc(group, func(a, b *request) int { return cmp.Compare(a.Journal, b.Journal) })
@@ -133,13 +147,7 @@ func (st *statement) append(r *request) (owner int32) {
 
 // write adds the write of a cell.
 func (st *statement) write(c cellWrite) {
-	kind := int32(replaces)
-	switch {
-	case c.Remove:
-		kind = removes
-	case c.Prev == "":
-		kind = creates
-	}
+	kind := c.kind()
 	if c.Optional {
 		kind += optional
 	}

@@ -45,11 +45,7 @@ SELECT SCHEMA.field(value, 'id') AS thread, SCHEMA.field(value, 'user') AS owner
 	coalesce(SCHEMA.field(value, 'asks'), '0') AS asks, key AS journal
 FROM SCHEMA.cells WHERE key >= 'thread/' AND key < 'thread0';
 
-CREATE VIEW SCHEMA.history AS
-SELECT (SELECT t.thread FROM SCHEMA.threads t WHERE t.journal = j.name) AS thread, e.seq, SCHEMA.field(e.data, 'k') AS kind,
-	SCHEMA.moment(SCHEMA.field(e.data, 't')) AS time, SCHEMA.field(e.data, 'r') AS run, SCHEMA.field(e.data, 'p') AS path,
-	SCHEMA.field(e.data, 'b') AS body, j.name AS journal
-FROM SCHEMA.journals j JOIN SCHEMA.entries e ON e.journal = j.id;
+CREATE ` + historyView + `
 
 CREATE VIEW SCHEMA.runs AS
 WITH e AS NOT MATERIALIZED (SELECT journal, seq, SCHEMA.field(data, 'k') AS k, SCHEMA.field(data, 'r') AS r, data FROM SCHEMA.entries)
@@ -65,10 +61,21 @@ FROM SCHEMA.journals j JOIN e q ON q.journal = j.id LEFT JOIN LATERAL (
 	ORDER BY m.seq DESC LIMIT 1) l ON true
 WHERE q.k = 'queued' AND NOT EXISTS (SELECT 1 FROM e w WHERE w.journal = j.id AND w.seq > q.seq AND w.k = 'rewound' AND SCHEMA.field(w.data, 'b', 'at')::bigint < q.seq);
 
-CREATE VIEW SCHEMA.asks AS
+CREATE ` + asksView
+
+// Paths in these are those that the API shows: without the numbers of groups, as in
+// /1|a/charge, which the entries have.
+const (
+	historyView = `VIEW SCHEMA.history AS
+SELECT (SELECT t.thread FROM SCHEMA.threads t WHERE t.journal = j.name) AS thread, e.seq, SCHEMA.field(e.data, 'k') AS kind,
+	SCHEMA.moment(SCHEMA.field(e.data, 't')) AS time, SCHEMA.field(e.data, 'r') AS run, regexp_replace(SCHEMA.field(e.data, 'p'), '/[0-9]+[|]', '/', 'g') AS path,
+	SCHEMA.field(e.data, 'b') AS body, j.name AS journal
+FROM SCHEMA.journals j JOIN SCHEMA.entries e ON e.journal = j.id;
+`
+	asksView = `VIEW SCHEMA.asks AS
 WITH e AS NOT MATERIALIZED (SELECT journal, seq, SCHEMA.field(data, 'k') AS k, SCHEMA.field(data, 'r') AS r, SCHEMA.field(data, 'p') AS p, data FROM SCHEMA.entries)
 SELECT (SELECT t.thread FROM SCHEMA.threads t WHERE t.journal = j.name) AS thread,
-	substr(encode(j.name, 'escape'), strpos(encode(j.name, 'escape'), '.') + 1) || '.' || SCHEMA.field(a.data, 'id') AS ask, a.p AS path,
+	substr(encode(j.name, 'escape'), strpos(encode(j.name, 'escape'), '.') + 1) || '.' || SCHEMA.field(a.data, 'id') AS ask, regexp_replace(a.p, '/[0-9]+[|]', '/', 'g') AS path,
 	SCHEMA.field(a.data, 'b', 'ask', 'prompt') AS prompt, SCHEMA.field(a.data, 'b', 'ask', 'kind') AS kind, SCHEMA.field(a.data, 'b', 'ask', 'data', '0') AS data,
 	SCHEMA.moment(SCHEMA.field(a.data, 't')) AS asked, SCHEMA.moment(SCHEMA.field(a.data, 'b', 'due')) AS due, a.seq, j.name AS journal
 FROM SCHEMA.journals j JOIN e a ON a.journal = j.id
@@ -78,3 +85,7 @@ WHERE a.k = 'asked'
 		OR m.k IN ('answered', 'expired') AND SCHEMA.field(m.data, 'b', 'of') = SCHEMA.field(a.data, 'id')
 		OR m.k IN ('step', 'intent') AND (a.p = m.p OR starts_with(a.p, m.p || '/'))));
 `
+)
+
+// pathViews replaces those of earlier formats, which showed the paths of entries.
+const pathViews = "CREATE OR REPLACE " + historyView + "CREATE OR REPLACE " + asksView

@@ -52,8 +52,12 @@ func TestViews(t *testing.T) {
 		if _, err := perdure.Step(ctx, "find", func(context.Context) (string, error) { return "order " + order, nil }); err != nil {
 			return "", err
 		}
-		_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?", Data: order})
-		return "paid " + order, err
+		checks := perdure.NewGroup(ctx)
+		checks.Go("check", func(ctx context.Context) error {
+			_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?", Data: order})
+			return err
+		})
+		return "paid " + order, checks.Wait()
 	})
 	rt, err := perdure.New(t.Context(), openSchema(t, url), perdure.Options{}, refund)
 	if err != nil {
@@ -126,6 +130,7 @@ func TestViews(t *testing.T) {
 		"SELECT thread, run, flow, status FROM runs":                                              runs,
 		"SELECT thread, ask, path, prompt, data FROM asks":                                        open,
 		"SELECT count(*), count(*) FILTER (WHERE time > '2020-01-01') FROM history":               table(t, url, "SELECT count(*), count(*) FROM entries"),
+		"SELECT DISTINCT path FROM history WHERE kind = 'asked'":                                  {"/check/approve|"},
 		"SELECT body::json #>> '{res,0}' FROM history WHERE thread = 'one' AND kind = 'step'":     {"order one|"},
 		"SELECT t.status FROM threads t JOIN runs r USING (thread) WHERE r.flow = 'x'":            nil,
 		"SELECT DISTINCT thread FROM history WHERE thread IS NOT NULL AND kind IN ('none', 'no')": nil,

@@ -275,9 +275,9 @@ func refuse(rs []*request) {
 func (w *writer) settle(r *request, err error) {
 	if r.err = err; err == nil {
 		var names []string
-		for name := range r.names {
-			names = append(names, name[1:])
-			w.s.Wake(name[1:])
+		for name := range r.Heard {
+			names = append(names, name)
+			w.s.Wake(name)
 		}
 		w.s.news.wrote(names...)
 	}

@@ -145,7 +145,7 @@ func (s *Store) settle(ctx context.Context, existing bool) error {
 	case s.format == "" && others > 0:
 		return &store.CorruptError{Where: "key " + s.keys.format, Reason: "it is missing, though the server has the rest of a store"}
 	case s.format == "":
-		return fmt.Errorf("%w with the prefix %s; check the name, which is perdure unless the URL sets ?prefix=", ErrNoStore, s.prefix)
+		return fmt.Errorf("%w with the prefix %s; check the name, which is perdure unless the URL sets ?prefix=; if there was one, the server has lost it: restore it from a backup", ErrNoStore, s.prefix)
 	case err != nil || id == "":
 		return fmt.Errorf("%w: redisstore: the key %s is another program's; choose another prefix with ?prefix=", store.ErrForeign, s.keys.format)
 	case n > currentFormat:

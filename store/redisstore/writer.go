@@ -197,13 +197,8 @@ func (w *writer) write(group []*request) {
 func (w *writer) settle(r *request, err error) {
 	if r.err = err; err == nil {
 		var names []string
-		if r.Journal != "" {
-			names = append(names, r.Journal)
-		}
-		for _, c := range r.Cells {
-			names = append(names, c.Key)
-		}
-		for _, name := range names {
+		for name := range r.Heard {
+			names = append(names, name)
 			w.s.Wake(name)
 		}
 		w.s.news.wrote(names...)

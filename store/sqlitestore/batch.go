@@ -34,6 +34,7 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 	if r.erases {
 		s.writer.eraseLater()
 	}
+	b.Tell(r.made)
 	return b.After + uint64(len(b.Entries)), nil
 }
 
@@ -41,7 +42,7 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 // the transaction as it was. From the place optional on, optional cells are
 // left out because one cannot be written.
 func (s *Store) appendBatch(c *conn, r *request, b store.Batch, optional *int) error {
-	r.cells, r.erases = nil, false
+	r.cells, r.erases, r.made = nil, false, make([]store.Version, len(b.Cells))
 	rows, stop := make([]cellRow, len(b.Cells)), *optional
 	for i, w := range b.Cells {
 		if w.Optional && i >= stop {
@@ -69,27 +70,30 @@ func (s *Store) appendBatch(c *conn, r *request, b store.Batch, optional *int) e
 		if w.Optional && i >= stop {
 			continue
 		}
-		if only, err := s.refusedCell(w.Key, write(c, rows[i], w)); err != nil {
+		var version [versionSize]byte
+		rand.Read(version[:])
+		r.made[i] = toVersion(version[:])
+		if only, err := s.refusedCell(w.Key, write(c, rows[i], w, version[:])); err != nil {
 			if only && w.Optional {
 				*optional = i
 				return errAgain
 			}
 			return err
 		}
-		r.cells = append(r.cells, w.Key)
+		if !w.Quiet {
+			r.cells = append(r.cells, w.Key)
+		}
 		r.erases = r.erases || w.Remove
 	}
 	return nil
 }
 
 // write makes a write of a batch to the cell that was found as r.
-func write(c *conn, r cellRow, w store.Write) error {
+func write(c *conn, r cellRow, w store.Write, version []byte) error {
 	if w.Remove {
 		return removeCell(c, r)
 	}
-	var version [versionSize]byte
-	rand.Read(version[:])
-	return writeCell(c, r, []byte(w.Key), w.Value, version[:])
+	return writeCell(c, r, []byte(w.Key), w.Value, version)
 }
 
 // refusedCell returns the error of a batch that met err at one of its cells, and

@@ -80,10 +80,12 @@
 //     run, status, times, and how many of its asks are open. It may be a moment
 //     older than the journal.
 //   - history has a row for each entry of a thread: its sequence, kind, time, the
-//     run it belongs to (by the sequence that queued it), path, and its body as
-//     JSON.
+//     run it belongs to (by the sequence that queued it), path as in perdure events,
+//     and its body as JSON.
 //   - runs has a row for each input that was queued: run, flow, status, times.
 //   - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
+//
+// The column journal of each is the name of the thread's journal in the tables.
 //
 // A fork has the entries after its beginning; those before belong to the thread
 // that it was forked from, and so do the runs and the open asks that it shares

@@ -32,7 +32,7 @@ var views = []view{
 		"FROM cells WHERE name >= 'thread/' AND name < 'thread0'"},
 
 	{"history", "SELECT " + threadOf("j") + " AS thread, e.key & 4294967295 AS seq, " + field("e.data", "k") + " AS kind, " +
-		moment(field("e.data", "t")) + " AS time, " + field("e.data", "r") + " AS run, " + field("e.data", "p") + " AS path, " +
+		moment(field("e.data", "t")) + " AS time, " + field("e.data", "r") + " AS run, " + outside(field("e.data", "p")) + " AS path, " +
 		field("e.data", "b") + " AS body, j.name AS journal " +
 		"FROM journals j JOIN entries e ON e.key BETWEEN j.id << 32 AND (j.id << 32 | 4294967295)"},
 
@@ -50,7 +50,7 @@ var views = []view{
 		" AND " + field("c.data", "r") + " = q.key & 4294967295 AND " + field("c.data", "k") + " = 'claimed'))) " +
 		"WHERE " + field("q.data", "k") + " = 'queued' AND " + isKept("q")},
 
-	{"asks", "SELECT " + threadOf("j") + " AS thread, " + "substr(j.name, instr(j.name, '.') + 1) || '.' || " + field("a.data", "id") + " AS ask, " + field("a.data", "p") + " AS path, " +
+	{"asks", "SELECT " + threadOf("j") + " AS thread, " + "substr(j.name, instr(j.name, '.') + 1) || '.' || " + field("a.data", "id") + " AS ask, " + outside(field("a.data", "p")) + " AS path, " +
 		field("a.data", "b.ask.prompt") + " AS prompt, " + field("a.data", "b.ask.kind") + " AS kind, " + field("a.data", "b.ask.data[0]") + " AS data, " +
 		moment(field("a.data", "t")) + " AS asked, " + moment(field("a.data", "b.due")) + " AS due, a.key & 4294967295 AS seq, j.name AS journal " +
 		"FROM journals j JOIN entries a ON a.key BETWEEN j.id << 32 AND (j.id << 32 | 4294967295) " +
@@ -71,6 +71,13 @@ func isKept(entry string) string {
 // field is a field of a column that may be no JSON.
 func field(column, path string) string {
 	return "CASE WHEN json_valid(" + column + ") THEN json_extract(" + column + ", '$." + path + "') END"
+}
+
+// outside is a path as the API shows it: without the numbers of groups, as in
+// /1|a/charge, which the entries have.
+func outside(path string) string {
+	return "CASE WHEN " + path + " LIKE '%|%' THEN (SELECT '/' || group_concat(substr(value, instr(value, '|') + 1), '/')" +
+		" FROM json_each('[' || replace(json_quote(substr(" + path + ", 2)), '/', '\",\"') || ']')) ELSE " + path + " END"
 }
 
 // moment is a time that the column has in microseconds.

@@ -45,8 +45,12 @@ func TestViews(t *testing.T) {
 		if _, err := perdure.Step(ctx, "find", func(context.Context) (string, error) { return "order " + order, nil }); err != nil {
 			return "", err
 		}
-		_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?", Data: order})
-		return "paid " + order, err
+		checks := perdure.NewGroup(ctx)
+		checks.Go("check", func(ctx context.Context) error {
+			_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?", Data: order})
+			return err
+		})
+		return "paid " + order, checks.Wait()
 	})
 	s := openTest(t, dir)
 	rt, err := perdure.New(t.Context(), s, perdure.Options{}, refund)
@@ -139,6 +143,7 @@ func TestViews(t *testing.T) {
 		"SELECT thread, run, flow, status FROM runs ORDER BY thread":                                runs,
 		"SELECT thread, ask, path, prompt, data FROM asks ORDER BY thread":                          open,
 		"SELECT count(*), sum(time > '2020') = count(*) FROM history":                               table(t, dir, "SELECT count(*), 1 FROM entries"),
+		"SELECT DISTINCT path FROM history WHERE kind = 'asked'":                                    {"/check/approve|"},
 		"SELECT json_extract(body, '$.res[0]') FROM history WHERE thread = 'one' AND kind = 'step'": {"order one|"},
 	} {
 		slices.Sort(want)

@@ -49,7 +49,8 @@ type request struct {
 	name   string // of the journal or cell
 	cell   bool
 	erases bool
-	cells  []string // that a batch wrote beside its journal
+	cells  []string        // that a batch wrote beside its journal
+	made   []store.Version // of the cells of a batch after it
 	size   int
 
 	unsynced bool // it may be lost with the power

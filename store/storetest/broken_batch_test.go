@@ -98,8 +98,19 @@ var upgradeBreaks = map[string]func(*broken){
 			return b.Store.Put(ctx, key, value, prev)
 		}
 	},
+	"batch/made": func(b *broken) { // tells what was there before
+		b.batch = func(ctx context.Context, made store.Batch) (uint64, error) {
+			last, err := b.Store.AppendBatch(ctx, made)
+			for _, w := range made.Cells {
+				if err == nil && w.Made != nil {
+					*w.Made = w.Prev
+				}
+			}
+			return last, err
+		}
+	},
 	"batch/whole": func(b *broken) { // forgets removals
-		leaveOut(b, func(made store.Batch, w store.Write) bool { return w.Remove && len(made.Cells) == 4 })
+		leaveOut(b, func(made store.Batch, w store.Write) bool { return w.Key == "removed" && len(made.Cells) == 4 })
 	},
 	"batch/journal-first": func(b *broken) { // looks at the cells first
 		b.batch = func(ctx context.Context, made store.Batch) (uint64, error) {

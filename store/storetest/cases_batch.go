@@ -70,6 +70,11 @@ func maybe(w store.Write) store.Write {
 	return w
 }
 
+func quiet(w store.Write) store.Write {
+	w.Quiet = true
+	return w
+}
+
 func batchOf(journal string, after uint64, entry string, cells ...store.Write) store.Batch {
 	return store.Batch{Journal: journal, After: after, Entries: [][]byte{[]byte(entry)}, Cells: cells}
 }
@@ -100,6 +105,32 @@ var batchCases = []testCase{
 			k.holds(s, "alone", "without cells")
 			k.holds(s, "j", "one", "two")
 			k.cells(s, map[string]string{"new": "a", "replaced": "b", "empty": "", "beside": "c"})
+		}},
+
+	{"batch/made", `A batch that succeeds may tell its writer which versions its cells have after it: those that Get returns. A version that is wrong would make the next write conflict. A batch that is refused tells nothing.`,
+		func(k *kit) {
+			s := k.openBatching()
+			made := make([]store.Version, 4)
+			b := batchOf("j", 0, "x", puts("new", "a", ""), puts("replaced", "b", k.put(s, "replaced", "old", "")),
+				removes("removed", k.put(s, "removed", "old", "")), maybe(puts("optional", "c", "")))
+			for i := range made {
+				b.Cells[i].Made = &made[i]
+			}
+			stale := b
+			stale.After = 7
+			_, err := s.AppendBatch(k.ctx, stale)
+			k.want(err, store.ErrConflict, "AppendBatch after 7 to an empty journal")
+			for i, version := range made {
+				if version != "" {
+					k.Fatalf("a refused batch says that cell %q was made as %q", b.Cells[i].Key, version)
+				}
+			}
+			k.commit(s, b)
+			for i, w := range b.Cells {
+				if cell, _ := s.Get(k.ctx, w.Key); made[i] != "" && made[i] != cell.Version {
+					k.Fatalf("the batch made cell %q as %q, but it is %q", w.Key, made[i], cell.Version)
+				}
+			}
 		}},
 
 	{"batch/journal-first", `A batch whose journal does not end at After is refused for that reason, whatever its cells hold: the writer has to read the journal before it can judge cells. Nothing is written.`,
@@ -409,7 +440,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/wakes", `A batch wakes the watchers of its journal and of each cell that it wrote or removed, including those of another handle.`,
+	{"batch/wakes", `A batch wakes the watchers of its journal and of each cell that it wrote or removed, including those of another handle. Those of cells that it writes quietly it may leave asleep.`,
 		func(k *kit) {
 			writer, s := k.openBatching(), k.open()
 			ctx, cancel := context.WithTimeout(k.ctx, patience)
@@ -424,7 +455,8 @@ var batchCases = []testCase{
 					}
 					if n == 1 {
 						k.commit(writer, batchOf(journal, 0, "x", puts("woken/new", "x", version(k, writer, "woken/new")),
-							maybe(puts("woken/optional", "x", version(k, writer, "woken/optional"))), removes("woken/removed", version(k, writer, "woken/removed"))))
+							maybe(puts("woken/optional", "x", version(k, writer, "woken/optional"))),
+							quiet(puts("woken/quiet", "x", version(k, writer, "woken/quiet"))), removes("woken/removed", version(k, writer, "woken/removed"))))
 					}
 				}
 				if n >= 0 {

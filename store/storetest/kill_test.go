@@ -281,7 +281,7 @@ func TestKillCatches(t *testing.T) {
 		"loses one in a hundred":            "is gone|was appended behind",
 		"changes a byte":                    "which no one wrote",
 		"writes twice":                      "for the second time",
-		"cuts batches":                      "as a whole or not at all",
+		"cuts batches":                      "as a whole or not at all|adjacent and whole",
 		"forgets the cells of batches":      "and the cell: false",
 		"writes the cells of batches first": "and the cell: true",
 		"writes the cells of batches last":  "and the cell: false",

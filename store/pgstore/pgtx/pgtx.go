@@ -63,7 +63,6 @@ package pgtx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -85,7 +84,11 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		}
 		mine := &stepTx{Tx: tx}
 		out, err := fn(ctx, mine)
-		if err == nil && (mine.ended || tx.Conn().PgConn().TxStatus() == 'I') {
+		switch {
+		case err != nil:
+		case tx.Conn().PgConn().TxStatus() == 'I':
+			err = errEnded
+		case mine.ended:
 			err = errEnds
 		}
 		return out, err
@@ -98,7 +101,16 @@ type stepTx struct {
 	ended bool // it tried
 }
 
-var errEnds = perdure.Permanent(errors.New("pgtx: the function of a step must not end its transaction: return nil to commit and an error to roll back, and leave out Commit, Rollback and statements that do the same"))
+// errEnds is of a function that called Commit or Rollback, which did nothing, and
+// errEnded of one whose statements have ended the transaction.
+var (
+	errEnds  = endsError("must not end its transaction")
+	errEnded = endsError("has ended its transaction by a statement, and what that committed stays")
+)
+
+func endsError(what string) error {
+	return perdure.Permanent(fmt.Errorf("pgtx: the function of a step %s: return nil to commit and an error to roll back, and leave out Commit, Rollback and statements that do the same", what))
+}
 
 // Commit implements pgx.Tx.
 func (t *stepTx) Commit(context.Context) error {

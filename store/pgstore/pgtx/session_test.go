@@ -52,6 +52,7 @@ func TestTheFunctionEndsNothing(t *testing.T) {
 		"commit":          func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
 		"habit":           func(ctx context.Context, tx pgx.Tx) error { defer tx.Rollback(ctx); return nil },
 		"statement":       func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "ROLLBACK"); return err },
+		"committed":       func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "COMMIT"); return err },
 		"another":         func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "ROLLBACK; BEGIN"); return err },
 		"another in line": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "ROLLBACK AND CHAIN"); return err },
 	} {
@@ -70,15 +71,20 @@ func TestTheFunctionEndsNothing(t *testing.T) {
 			}))
 			k.StartOn("t", "f", "")
 			run := k.WaitFor("t", perdure.Failed)
-			want, says := 1, "return nil to commit"
-			if strings.HasPrefix(name, "another") { // which only the store notices
+			want, says, rows := 1, "must not end its transaction: return nil to commit", "0"
+			switch {
+			case strings.HasPrefix(name, "another"): // which only the store notices
 				want, says = 2, "has ended the transaction"
+			case name == "statement":
+				says = "has ended its transaction"
+			case name == "committed":
+				says, rows = "what that committed stays: return nil", "1"
 			}
 			if calls != want || !strings.Contains(run.Err.Error(), says) {
 				t.Errorf("the function was called %d times, and the run failed with %v", calls, run.Err)
 			}
-			if got := p.query(t, "SELECT count(*) FROM "+p.Table); got != "0" {
-				t.Errorf("there are %s rows", got)
+			if got := p.query(t, "SELECT count(*) FROM "+p.Table); got != rows {
+				t.Errorf("there are %s rows, want %s", got, rows)
 			}
 		})
 	}
