@@ -30,7 +30,7 @@ type ArchivedThread struct {
 }
 
 func archivedThread(a *threads.Archived) *ArchivedThread {
-	return &ArchivedThread{ID: a.ID, User: a.User, Title: a.Title, Flow: a.Flow, Status: Status(a.Status), Metadata: a.Meta,
+	return &ArchivedThread{ID: a.ID, User: a.User, Title: a.Title, Flow: a.Flow, Status: a.Status, Metadata: a.Meta,
 		Created: clock.Stamp(a.Created), Updated: clock.Stamp(a.Updated), Archived: clock.Stamp(a.At), Seq: a.Seq, Size: a.Size, Where: a.Place + "/" + a.Object}
 }
 
@@ -48,9 +48,6 @@ func archivedThread(a *threads.Archived) *ArchivedThread {
 // For a thread in the archive it changes nothing. Interrupted, it can leave a thread in
 // the store that cannot be forked until Archive is called again, or the thread moves on.
 func (r *Runtime) Archive(ctx context.Context, thread string, n Note) (*ArchivedThread, error) {
-	if err := n.check(); err != nil {
-		return nil, err
-	}
 	a, err := r.vault().Archive(ctx, thread, lifecycle.Note(n))
 	if err != nil {
 		return nil, err

@@ -2,20 +2,14 @@ package perdure
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/store"
 )
 
 // BulkVerb is what a bulk job does to each thread.
@@ -88,75 +82,53 @@ type BulkPlan struct {
 	Archived int `json:"archived,omitempty"`
 }
 
-// defaultRate and maxRate bound [BulkRequest.Rate], and planned is how many threads
-// a plan shows.
-const defaultRate, maxRate, planned = 100, 10_000, 10
+// planned is how many threads a plan shows.
+const planned = 10
 
-// bulkWhat is the part of a request that the job's own package need not know.
-type bulkWhat struct {
-	Filter     ListOptions `json:"filter"`
-	Dependents bool        `json:"dependents,omitempty"`
-	Place      string      `json:"place,omitempty"` // of exports
-}
-
-func (q *BulkRequest) check() error {
-	all := q.Filter
-	all.After, all.Limit, all.Why = "", 0, false
-	if len(all.Metadata) == 0 {
-		all.Metadata = nil
+// inner returns the request as workers take it.
+func (q *BulkRequest) inner() (*bulk.Request, error) {
+	if q.Filter.After != "" || q.Filter.Limit != 0 {
+		return nil, fmt.Errorf("%w: the filter of a bulk job has neither After nor Limit", fault.ErrInvalid)
 	}
-	query := all.query()
-	switch {
-	case !slices.Contains(BulkVerbs, q.Verb):
-		return fmt.Errorf("%w: there is no bulk verb %.40q; there are %q", fault.ErrInvalid, q.Verb, BulkVerbs)
-	case q.Filter.After != "" || q.Filter.Limit != 0:
-		return fmt.Errorf("%w: the filter of a bulk job has neither After nor Limit", fault.ErrInvalid)
-	case reflect.ValueOf(all).IsZero() && !q.All:
-		return fmt.Errorf("%w: the filter selects all threads; say all if that is meant", fault.ErrInvalid)
-	case q.Rate < 0 || q.Rate > maxRate:
-		return fmt.Errorf("%w: a rate of %d threads a second; use 1 to %d, or 0 for %d", fault.ErrInvalid, q.Rate, maxRate, defaultRate)
-	case q.Dependents && q.Verb != BulkErase:
-		return fmt.Errorf("%w: Dependents is for the verb %s", fault.ErrInvalid, BulkErase)
+	if err := q.Filter.check(); err != nil {
+		return nil, err
 	}
-	return errors.Join(q.Filter.check(), query.Check(), checkStored(q.Filter), fault.CheckText("the key", q.Key, 500), (Note{By: q.By, Reason: q.Reason}).check())
-}
-
-// checkStored refuses a filter that would select other threads once it was stored.
-func checkStored(o ListOptions) error {
-	text, err := json.Marshal(o)
-	var stored ListOptions
-	if err == nil {
-		err = json.Unmarshal(text, &stored)
-	}
+	filter, err := json.Marshal(q.Filter)
 	if err != nil {
-		return fmt.Errorf("%w: the filter cannot be stored: %w", fault.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the filter cannot be stored: %w", fault.ErrInvalid, err)
 	}
-	given, kept := o.query(), stored.query()
-	if len(given.Meta) == 0 {
-		given.Meta = nil
-	}
-	if !reflect.DeepEqual(given, kept) {
-		return fmt.Errorf("%w: the filter cannot be stored as it is, and would select other threads", fault.ErrInvalid)
-	}
-	return nil
+	return &bulk.Request{Verb: string(q.Verb), Filter: filter, Query: q.Filter.query(), All: q.All, Dependents: q.Dependents, Rate: q.Rate, Key: q.Key, By: q.By, Reason: q.Reason}, nil
+}
+
+// bulkVerbs returns what carries out bulk jobs.
+func (c *core) bulkVerbs() *bulk.Verbs {
+	return &bulk.Verbs{Threads: c.threads, Place: c.opts.Archive, Reach: c.reach, Query: func(filter json.RawMessage) (threads.Query, error) {
+		var o ListOptions
+		err := json.Unmarshal(filter, &o)
+		return o.query(), err
+	}}
 }
 
 // PlanBulk returns what a bulk job would find if it began now. It changes nothing.
 func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error) {
-	if err := q.check(); err != nil {
+	in, err := q.inner()
+	if err == nil {
+		err = r.core.bulkVerbs().Check(in)
+	}
+	if err != nil {
 		return nil, err
 	}
 	p := &BulkPlan{First: []Summary{}}
-	sel := selection{verb: q.Verb, filter: q.Filter, at: clock.Micros()}
-	for s, err := range r.List(ctx, sel.options("")) {
+	sel := in.Selects()
+	for s, err := range r.tenant.Select(ctx, sel.Query(), "") {
 		if err != nil {
-			return p, err
+			return p, fmt.Errorf("perdure: listing threads: %w", err)
 		}
-		if !sel.lists(&s) {
+		if !sel.Lists(&s.Summary) {
 			continue
 		}
-		if p.Threads++; len(p.First) < planned {
-			p.First = append(p.First, s)
+		if p.Threads++; p.Threads <= planned {
+			p.First = append(p.First, summaryInfo(&s.Summary, s.Cursor))
 		}
 	}
 	if q.Verb == BulkErase {
@@ -164,7 +136,7 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 			if err != nil {
 				return p, err
 			}
-			if q.Filter.fits(threads.Summary{ID: a.ID, User: a.User, Flow: a.Flow, Status: a.Status, Meta: a.Meta, Created: a.Created, Updated: a.Updated}) {
+			if in.Query.Selects(threads.Summary{ID: a.ID, User: a.User, Flow: a.Flow, Status: a.Status, Meta: a.Meta, Created: a.Created, Updated: a.Updated}) {
 				p.Archived++
 			}
 		}
@@ -189,36 +161,13 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 // days after its end. A tenant, and each user of it, may have 20 jobs that are running
 // or wait for a worker; another one is ErrQuota.
 func (r *Runtime) StartBulk(ctx context.Context, q BulkRequest) (*Bulk, error) {
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	w := bulkWhat{Filter: q.Filter, Dependents: q.Dependents}
-	if q.Verb == BulkArchive || q.Verb == BulkExport {
-		place := r.core.opts.Archive
-		switch _, sealed := store.As[interface{ Seals() bool }](r.core.threads.Store); {
-		case place == nil:
-			return nil, fmt.Errorf("%w: there is no archive to %s to; set Options.Archive, or --archive URL", fault.ErrInvalid, q.Verb)
-		case sealed && q.Verb == BulkExport:
-			return nil, fmt.Errorf("%w: the store is sealed, and exports are not; archive the threads, or export them one by one", fault.ErrInvalid)
-		case q.Verb == BulkExport:
-			w.Place = place.URL()
-		}
-	}
-	what, err := json.Marshal(w)
+	in, err := q.inner()
 	if err != nil {
 		return nil, err
 	}
-	j := &bulk.Job{ID: threads.NewRunID(), Tenant: r.tenant.Name, Owner: r.tenant.Owner, Verb: string(q.Verb), What: what, By: q.By, Reason: q.Reason,
-		Rate: q.Rate, Repeat: q.Verb == BulkCancel}
-	if j.Rate == 0 {
-		j.Rate = defaultRate
-	}
-	if q.Key != "" {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %q %q %s", q.Verb, j.Rate, q.By, q.Reason, what))
-		j.ID, j.Digest = r.tenant.IDForKey("bulk", q.Key), hex.EncodeToString(sum[:])
-	}
-	if j, err = bulk.Start(ctx, r.tenant, j); err != nil {
-		return nil, fmt.Errorf("perdure: starting a bulk job: %w", err)
+	j, err := r.core.bulkVerbs().Start(ctx, r.tenant, in)
+	if err != nil {
+		return nil, err
 	}
 	return bulkInfo(j)
 }
@@ -268,17 +217,15 @@ func (r *Runtime) setBulk(ctx context.Context, id, state string) (*Bulk, error) 
 }
 
 func bulkInfo(j *bulk.Job) (*Bulk, error) {
-	var what bulkWhat
-	if err := json.Unmarshal(j.What, &what); err != nil {
+	filter, dependents, where, err := j.Selected()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bulk{ID: j.ID, Verb: BulkVerb(j.Verb), Dependents: dependents, Rate: j.Rate, By: j.By, Reason: j.Reason, State: j.State, Created: clock.Stamp(j.Created),
+		Updated: clock.Stamp(j.Updated), Ended: clock.Stamp(j.Ended), Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, Where: where,
+		Errors: each(j.Errors, func(e bulk.Report) BulkError { return BulkError(e) })}
+	if err := json.Unmarshal(filter, &b.Filter); err != nil {
 		return nil, fmt.Errorf("%w: bulk job %s: %w", fault.ErrCorrupt, j.ID, err)
-	}
-	b := &Bulk{ID: j.ID, Verb: BulkVerb(j.Verb), Filter: what.Filter, Dependents: what.Dependents, Rate: j.Rate, By: j.By, Reason: j.Reason, State: j.State,
-		Created: clock.Stamp(j.Created), Updated: clock.Stamp(j.Updated), Ended: clock.Stamp(j.Ended), Done: j.Done, Skipped: j.Skipped, Failed: j.Failed}
-	if what.Place != "" {
-		b.Where = what.Place + "/" + exportsOf(j.ID)
-	}
-	for _, e := range j.Errors {
-		b.Errors = append(b.Errors, BulkError(e))
 	}
 	return b, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -12,7 +11,6 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lifecycle"
-	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -55,7 +53,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 
 // SignalOptions configures a signal.
 type SignalOptions struct {
-	Key    string // a signal with the same key has one effect on the thread; with another name or value it is ErrKeyReused
+	Key    string // a signal with the same key has one effect on the thread; with another name, value or files it is ErrKeyReused
 	By     string
 	IfSeq  uint64   // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
 	Attach []string // ids of uploads that the value refers to, see Upload
@@ -86,71 +84,34 @@ type Note struct {
 	IfSeq      uint64 // act only if this is still the thread's last sequence, else StaleError; 0 acts in any case
 }
 
-// check refuses a note whose texts are too long.
-func (n Note) check() error {
-	return errors.Join(fault.CheckText("the reason", n.Reason, 16<<10), fault.CheckText("who asks", n.By, 500))
-}
-
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, r.life.Cancel)
+	return r.life.Cancel(ctx, thread, run, lifecycle.Note(n))
 }
 
 // Pause stops a run before its next step, until Resume.
 func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, r.life.Pause)
+	return r.life.Pause(ctx, thread, run, lifecycle.Note(n))
 }
 
 // Resume lifts a pause. If the run is not paused, it returns ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, r.life.Resume)
+	return r.life.Resume(ctx, thread, run, lifecycle.Note(n))
 }
 
 // Retry continues a failed run: the last failure is forgotten and the work done
 // again, with the same keys. It also continues blocked and quarantined runs. It is
 // refused once a cleanup has run or a later run has begun: start a new run then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, r.life.Retry)
-}
-
-func (r *Runtime) control(ctx context.Context, thread, run string, n Note, do func(ctx context.Context, thread, run string, n lifecycle.Note) error) error {
-	if err := n.check(); err != nil {
-		return err
-	}
-	return do(ctx, thread, run, lifecycle.Note(n))
+	return r.life.Retry(ctx, thread, run, lifecycle.Note(n))
 }
 
 // SetMetadata changes a thread's title, unless title is nil, and its metadata; an
 // empty value removes a key. Keys that begin with perdure. are the runtime's own: they
 // may be sent back as they were read.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
-	if err := n.check(); err != nil {
-		return err
-	}
-	if title != nil {
-		if err := fault.CheckText("the title", *title, 1000); err != nil {
-			return err
-		}
-	}
-	if err := fault.CheckMetadataSize(metadata); err != nil {
-		return err
-	}
-	_, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		changes := maps.Clone(metadata)
-		maps.DeleteFunc(changes, func(k, v string) bool { return fault.IsOwnMetadata(k) && v == t.Meta[k] })
-		if err := fault.CheckMetadata(changes); err != nil {
-			return nil, nil, err
-		}
-		if title == nil && len(changes) == 0 {
-			return nil, nil, threads.ErrNothing
-		}
-		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
-			return nil, nil, err
-		}
-		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Title: title, Meta: changes, By: n.By, Reason: n.Reason}}}, nil, nil
-	})
-	return err
+	return r.life.SetMetadata(ctx, thread, title, metadata, lifecycle.Note(n))
 }
 
 // EraseOptions configures an erase.
@@ -172,8 +133,5 @@ type EraseOptions struct {
 // thread has moved on. An interrupted erase keeps the thread from being forked
 // until it is called again, or the thread moves on.
 func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
-	if err := errors.Join(fault.CheckText("the reason", o.Reason, 16<<10), fault.CheckText("who asks", o.By, 500)); err != nil {
-		return err
-	}
 	return r.life.Erase(ctx, thread, lifecycle.Note(o.Note), o.Dependents)
 }

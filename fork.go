@@ -2,8 +2,10 @@ package perdure
 
 import (
 	"context"
+	"time"
 
 	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // ForkRequest asks for a fork of a thread.
@@ -82,9 +84,37 @@ type Rewound struct {
 // now; for everything else there is Fork. Nothing is deleted: the entries stay for
 // audit, sequences and events keep growing, and what was spent stays spent.
 func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) (*Rewound, error) {
-	if err := n.check(); err != nil {
-		return nil, err
-	}
 	w, err := r.life.Rewind(ctx, thread, to, lifecycle.Note(n))
 	return (*Rewound)(w), err
+}
+
+// Family is a thread with everything that it comes from and that comes from it:
+// forks and children, and theirs.
+type Family struct {
+	Members []Relative `json:"members"`        // each after the one it comes from, in the order of their creation
+	More    bool       `json:"more,omitempty"` // there are others
+}
+
+// Relative is a member of a family. Its status may lag slightly.
+type Relative struct {
+	ID      string    `json:"id"`
+	From    string    `json:"from,omitempty"` // the member that it comes from; "" for the first
+	Kind    string    `json:"kind,omitempty"` // how: fork or child
+	At      uint64    `json:"at,omitempty"`   // of a fork: the last sequence that both share
+	Flow    string    `json:"flow,omitempty"`
+	Title   string    `json:"title,omitempty"`
+	Status  Status    `json:"status"`
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+}
+
+// Family returns a thread's family, from the first thread that it comes from and
+// that is in the store. Archived threads are left out, and so are those that the
+// runtime may not read.
+func (r *Runtime) Family(ctx context.Context, thread string) (*Family, error) {
+	f, err := r.tenant.Family(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	return &Family{Members: each(f.Members, func(m threads.Relative) Relative { return Relative(m) }), More: f.More}, nil
 }

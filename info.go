@@ -20,8 +20,9 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Status is the state of a run.
-type Status string
+// Status is the state of a run. Its method Final reports whether the run has ended;
+// a failed one can be retried.
+type Status = journal.Status
 
 // The statuses.
 const (
@@ -35,10 +36,6 @@ const (
 	Failed      Status = "failed"
 	Cancelled   Status = "cancelled"
 )
-
-// Final reports whether a run with this status has ended. A failed run can be
-// retried.
-func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
 // Thread is what is known about a thread.
 type Thread struct {
@@ -205,12 +202,12 @@ func (r *Runtime) presentInfo(ctx context.Context, o *threads.Opened, p RunPage)
 	if p.Before > 0 {
 		return info, err
 	}
-	why, whyErr := r.why(ctx, o)
+	why, whyErr := r.core.explainer.Thread(ctx, o)
 	if whyErr != nil { // the thread itself was read
 		r.core.threads.Log.Debug("explaining why a thread does not move", "thread", o.Thread.ID, "error", whyErr)
 		return info, err
 	}
-	info.Why = why
+	info.Why = (*Why)(why)
 	return info, err
 }
 
@@ -218,7 +215,7 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) 
 	t := o.Thread
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
 		Created: clock.Stamp(t.Created), Updated: clock.Stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign, Moved: t.Moved,
-		Status: Status(threads.StatusOf(t))}
+		Status: threads.StatusOf(t)}
 	if from := t.Parent; from != nil {
 		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}
 	}
@@ -263,7 +260,7 @@ var waitKinds = map[journal.Kind]string{
 // runInfo tells about a run. Nothing in what it returns is part of the thread, which
 // may be kept in memory while the caller changes what it was given.
 func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.Run) (*Run, error) {
-	info := &Run{Thread: o.Thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
+	info := &Run{Thread: o.Thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: run.Status,
 		Created: clock.Stamp(run.Created), Started: clock.Stamp(run.Started), Ended: clock.Stamp(run.Ended),
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
 		Paused: clock.Stamp(run.PausedAt), Since: clock.Stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: maps.Clone(run.Budget),
@@ -355,3 +352,15 @@ const Damaged Status = "damaged"
 
 // Idle selects threads without a run in a list. The status of such a thread is "".
 const Idle Status = "idle"
+
+// each returns what a function makes of each item of a list, nil of nil.
+func each[From, To any](list []From, to func(From) To) []To {
+	if list == nil {
+		return nil
+	}
+	all := make([]To, len(list))
+	for i, item := range list {
+		all[i] = to(item)
+	}
+	return all
+}

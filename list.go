@@ -11,7 +11,6 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -19,7 +18,7 @@ import (
 // ListOptions selects threads.
 type ListOptions struct {
 	User     string            `json:"user,omitempty"`
-	Flow     string            `json:"flow,omitempty"`
+	Flow     string            `json:"flow,omitempty"`     // of the oldest run that has not ended, else of the last run
 	Status   Status            `json:"status,omitempty"`   // Idle: threads without a run
 	Metadata map[string]string `json:"metadata,omitempty"` // only threads with all of these, of at most 256 bytes each
 	Asks     bool              `json:"asks,omitempty"`     // only those with open asks that can be answered here
@@ -42,7 +41,10 @@ type ListOptions struct {
 }
 
 func (o *ListOptions) query() threads.Query {
-	q := threads.Query{User: o.User, Flow: o.Flow, Meta: o.Metadata, Asks: o.Asks, Who: o.AsksOf, Expiry: o.Expiring}
+	q := threads.Query{User: o.User, Flow: o.Flow, Asks: o.Asks, Who: o.AsksOf, Expiry: o.Expiring}
+	if len(o.Metadata) > 0 {
+		q.Meta = o.Metadata
+	}
 	// To a query 0 is no limit, and no thread is as old as the first microsecond.
 	for _, b := range []struct {
 		to    *int64
@@ -54,7 +56,7 @@ func (o *ListOptions) query() threads.Query {
 		}
 	}
 	if o.Status != "" {
-		status := journal.Status(o.Status)
+		status := o.Status
 		if o.Status == Idle {
 			status = ""
 		}
@@ -74,12 +76,6 @@ func (o *ListOptions) check() error {
 		return fmt.Errorf("%w: asks of nobody; name who, or leave it out for anyone", fault.ErrInvalid)
 	}
 	return nil
-}
-
-// fits reports whether a thread is selected.
-func (o *ListOptions) fits(s threads.Summary) bool {
-	q := o.query()
-	return q.Selects(s)
 }
 
 // Summary is a thread in a list. Its status may lag slightly; Get is exact.
@@ -136,14 +132,14 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 				yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
 				return
 			}
-			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import, Moved: s.Moved,
-				Metadata: s.Meta, Spent: s.Spent, Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
-			item.Asked, item.Expires = s.Waits.Times()
+			item := summaryInfo(&s.Summary, s.Cursor)
 			if o.Why {
-				if item.Why, err = r.whyListed(ctx, item); err != nil {
+				why, err := r.core.explainer.Listed(ctx, r.tenant, &s.Summary)
+				if err != nil {
 					yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
 					return
 				}
+				item.Why = (*Why)(why)
 			}
 			if !yield(item, nil) {
 				return
@@ -153,6 +149,13 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			}
 		}
 	}
+}
+
+func summaryInfo(s *threads.Summary, cursor string) Summary {
+	info := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent, Import: s.Import, Moved: s.Moved,
+		Metadata: s.Meta, Spent: s.Spent, Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: cursor}
+	info.Asked, info.Expires = s.Waits.Times()
+	return info
 }
 
 // Counts is how many threads there are.
@@ -173,7 +176,7 @@ func (r *Runtime) Count(ctx context.Context) (*Counts, error) {
 	}
 	c := &Counts{Statuses: map[Status]int{}, Asks: asks}
 	for status, n := range statuses {
-		c.Statuses[cmp.Or(Status(status), Idle)] += n
+		c.Statuses[cmp.Or(status, Idle)] += n
 		c.Threads += n
 	}
 	return c, nil

@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -105,17 +106,7 @@ var _ Tracer = observers{}
 
 // StepStarted implements Observer.
 func (all observers) StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error)) {
-	ended := make([]func(error), 0, len(all))
-	for _, o := range all {
-		inner, over := o.StepStarted(ctx, s)
-		if inner != nil {
-			ctx = inner
-		}
-		if over != nil {
-			ended = append(ended, over)
-		}
-	}
-	return ctx, func(err error) { backwards(ended, err) }
+	return through(ctx, all, func(ctx context.Context, o Observer) (context.Context, func(error)) { return o.StepStarted(ctx, s) })
 }
 
 // Committed implements Observer.
@@ -127,17 +118,7 @@ func (all observers) Committed(e Event) {
 
 // PassStarted implements Tracer.
 func (all observers) PassStarted(ctx context.Context, p PassStart) (context.Context, func(PassEnd)) {
-	ended := make([]func(PassEnd), 0, len(all))
-	for t := range all.tracers {
-		inner, over := t.PassStarted(ctx, p)
-		if inner != nil {
-			ctx = inner
-		}
-		if over != nil {
-			ended = append(ended, over)
-		}
-	}
-	return ctx, func(end PassEnd) { backwards(ended, end) }
+	return through(ctx, slices.Collect(all.tracers), func(ctx context.Context, t Tracer) (context.Context, func(PassEnd)) { return t.PassStarted(ctx, p) })
 }
 
 // TraceContext implements Tracer.
@@ -164,10 +145,23 @@ func (all observers) tracers(yield func(Tracer) bool) {
 	}
 }
 
-// backwards calls functions, the last one first.
-func backwards[T any](fns []func(T), with T) {
-	for i := len(fns) - 1; i >= 0; i-- {
-		fns[i](with)
+// through passes a context through all of some, and returns the last one and a function
+// that calls what they returned, the last one first.
+func through[O, T any](ctx context.Context, all []O, begin func(context.Context, O) (context.Context, func(T))) (context.Context, func(T)) {
+	var ended []func(T)
+	for _, o := range all {
+		inner, over := begin(ctx, o)
+		if inner != nil {
+			ctx = inner
+		}
+		if over != nil {
+			ended = append(ended, over)
+		}
+	}
+	return ctx, func(with T) {
+		for _, over := range slices.Backward(ended) {
+			over(with)
+		}
 	}
 }
 
@@ -205,7 +199,7 @@ func (o *observing) PassStarted(ctx context.Context, p engine.PassStart) (contex
 		Claim: Claim(p.Claim), Lost: Claim(p.Lost), Passes: p.Passes, Retries: p.Retries, Parent: p.Parent})
 	return ctx, func(end engine.PassEnd) {
 		if over != nil {
-			over(PassEnd{Status: Status(end.Status), Ended: end.Ended, Error: end.Error, Err: end.Err})
+			over(PassEnd(end))
 		}
 	}
 }

@@ -2,20 +2,14 @@ package perdure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/explain"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
 )
 
 // PostMortem is what the journal tells about a run that went wrong: why, who ran
@@ -121,13 +115,6 @@ type LeftOut struct {
 	Events   int `json:"events,omitempty"`
 }
 
-// How many items a post-mortem lists, and how long their texts are.
-const (
-	mostFailures = 50
-	mostListed   = 20
-	mostText     = 4 << 10
-)
-
 // PostMortem gathers what the journal tells about a run, "" for the newest of the
 // thread. It reads all entries since the run was queued. It is meant for runs that
 // have failed, or are blocked or quarantined, and works for all others too.
@@ -144,225 +131,86 @@ func (r *Runtime) PostMortem(ctx context.Context, thread, run string) (*PostMort
 	if err != nil && !errors.Is(err, fault.ErrCorrupt) { // a damaged value does not hide the rest
 		return nil, err
 	}
-	c := coroner{run: found, failed: map[string]PossibleEffect{}, parents: map[string]bool{}, intents: map[string]uint64{}, good: found.N, m: &PostMortem{Thread: info.Thread, Run: info.ID, Flow: info.Flow,
-		Status: info.Status, Seq: o.Thread.Seq, Created: info.Created, Started: info.Started, Ended: info.Ended, Version: info.Version,
-		Error: info.Error, Codes: info.Codes, Diff: info.Diff, Children: info.Children, Cleaned: found.Cleaning, Waits: info.Waits,
-		Usage: Usage{Spent: info.Spent, Budget: info.Budget, Resumes: info.Resumes, Retries: info.Retries}}}
-	if found.Fail != nil {
-		c.m.Stack = found.Fail.Stack
+	m, err := explain.Examine(ctx, r.core.threads, o, found, each(info.Asks, func(a AskInfo) string { return a.ID }))
+	if err != nil {
+		return nil, err
 	}
-	var recorded struct {
-		Deaths int `json:"deaths"`
+	return &PostMortem{Thread: info.Thread, Run: info.ID, Flow: info.Flow, Status: info.Status, Seq: o.Thread.Seq, Created: info.Created, Started: info.Started,
+		Ended: info.Ended, Version: info.Version, Error: info.Error, Codes: info.Codes, Stack: m.Stack, Diff: info.Diff, Children: info.Children, Waits: info.Waits,
+		Cleaned: found.Cleaning, Lost: m.Lost, Deaths: m.Deaths, Usage: Usage(m.Usage), Left: LeftOut(m.Left),
+		Failures: each(m.Failures, func(f explain.Failure) Failure { return Failure(f) }),
+		Passes:   each(m.Passes, func(p explain.PassInfo) PassInfo { return PassInfo(p) }),
+		Effects:  each(m.Effects, func(e explain.PossibleEffect) PossibleEffect { return PossibleEffect(e) }),
+		Events:   each(m.Events, func(e threads.EventRef) EventRef { return EventRef(e) }),
+		Next:     each(m.Next, func(n explain.NextStep) NextStep { return NextStep(n) })}, nil
+}
+
+// BundleOptions say what a bundle holds besides what every bundle does.
+type BundleOptions struct {
+	Names    bool           // the names in the code: of flows, steps, signals and units; they may contain what users wrote
+	Hosts    bool           // the names of the machines on which workers run
+	Contents bool           // everything: names, texts of errors, the thread's whole export
+	About    map[string]any // what the caller knows about its own process; written as it is
+}
+
+// Bundle writes what someone who helps with a run needs to know, as one zip file to
+// attach to a ticket: the post-mortem of the run, "" for the newest of the thread,
+// the shape of the thread's journal, versions, the kind of store, the options of the
+// runtime, the workers and the last lines of the log.
+//
+// Unless the options say otherwise, nothing in it was written by users, models or
+// tools: no inputs, outputs, messages, states, titles, users, metadata, texts of
+// errors, ids of threads, names of steps, or hosts. Names are replaced by others, the
+// same for the same name. What remains are kinds, sequences, times, sizes, ids that
+// the runtime generated, codes of errors that the runtime defines, and frames of
+// stacks. README.txt in the file says the same.
+//
+// After an error the file is incomplete.
+func (r *Runtime) Bundle(ctx context.Context, thread, run string, w io.Writer, o BundleOptions) error {
+	m, err := r.PostMortem(ctx, thread, run)
+	if err != nil {
+		return err
 	}
-	if found.PostMortem.JSON != nil && json.Unmarshal(found.PostMortem.JSON, &recorded) == nil {
-		c.m.Deaths = recorded.Deaths
+	name, err := r.tenant.Find(ctx, thread)
+	if err != nil {
+		return err
 	}
-	for line, err := range r.core.threads.Entries(ctx, o.Name, found.N-1, o.Thread.Seq) {
-		if err != nil {
-			return nil, fmt.Errorf("perdure: the post-mortem of run %s: %w", found.ID, err)
+	c := &r.core.opts
+	b := explain.Bundle{Threads: r.core.threads, Name: name, Thread: m.Thread, Run: m.Run, Status: m.Status, Seq: m.Seq,
+		PostMortem: func(n *explain.Names) any { return m.hide(n) }, Workers: r.core.staff.Living, Export: r.archive().Export,
+		Book: r.core.book, Version: r.core.version, Flows: r.Flows(), Options: map[string]any{
+			"concurrency": c.Concurrency, "lease": c.Lease.String(), "grace": c.Grace.String(), "dump_interval": c.DumpInterval.String(), "max_queue": c.MaxQueue,
+			"trusted_keys": len(c.Trust), "development": c.Development, "validator": c.Validator != nil, "observer": c.Observer != nil, "logger": c.Logger != nil}}
+	return b.Write(ctx, w, explain.BundleOptions(o))
+}
+
+// hide returns a post-mortem without what the names replace.
+func (m PostMortem) hide(n *explain.Names) PostMortem {
+	m.Thread, m.Flow, m.Error, m.Codes, m.Stack, m.Diff = n.Thread(m.Thread), n.Alias("f", m.Flow), n.Text(m.Error), n.Codes(m.Codes), n.Stack(m.Stack), n.Text(m.Diff)
+	m.Usage.Spent, m.Usage.Budget = n.Amounts(m.Usage.Spent), n.Amounts(m.Usage.Budget)
+	m.Failures, m.Effects, m.Events = slices.Clone(m.Failures), slices.Clone(m.Effects), slices.Clone(m.Events)
+	for i := range m.Failures {
+		f := &m.Failures[i]
+		f.Path, f.Error, f.Codes, f.Stack = n.Path(f.Path), n.Text(f.Error), n.Codes(f.Codes), n.Stack(f.Stack)
+	}
+	for i := range m.Effects {
+		m.Effects[i].Path = n.Path(m.Effects[i].Path)
+	}
+	for i := range m.Events {
+		m.Events[i].Path = n.Path(m.Events[i].Path)
+	}
+	m.Children = slices.Clone(m.Children)
+	for i := range m.Children {
+		c := &m.Children[i]
+		c.Path, c.Thread, c.Flow = n.Path(c.Path), n.Thread(c.Thread), n.Alias("f", c.Flow)
+	}
+	m.Waits = slices.Clone(m.Waits)
+	for i := range m.Waits {
+		w := &m.Waits[i]
+		w.Path, w.Signal = n.Path(w.Path), n.Alias("s", w.Signal)
+		if w.Child != "" {
+			w.Child = n.Thread(w.Child)
 		}
-		e, err := journal.Peek(line.Seq, line.Data)
-		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
-		}
-		if e.Kind == journal.Forked {
-			c.endPass("forked", e.Time) // it went on in the other thread
-		}
-		if e.Run != found.N && e.Seq != found.N || !e.Kind.Known() {
-			continue
-		}
-		b, err := e.Read()
-		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
-		}
-		c.see(e, &b)
 	}
-	c.conclude(o.Thread, info.Asks)
-	return c.m, nil
-}
-
-// coroner reads the entries of a run, one after the other.
-type coroner struct {
-	run     *journal.Run
-	m       *PostMortem
-	open    *PassInfo                 // the pass that has not ended
-	last    journal.Entry             // the newest of the run
-	rested  int64                     // since when it has had no pass, 0 if it has one
-	good    uint64                    // the newest outcome that is not a failure
-	failed  map[string]PossibleEffect // steps that failed and have not succeeded since, by path
-	parents map[string]bool           // the paths that have others below them: only leaves act
-	intents map[string]uint64         // the newest of each path
-	lost    []PossibleEffect
-}
-
-// see takes the next entry.
-func (c *coroner) see(e journal.Entry, b *journal.Body) {
-	m := c.m
-	m.Events = append(m.Events, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
-	if trim(&m.Events, 2*mostListed, mostListed) {
-		m.Left.Events += mostListed
-	}
-	if b.Fail != nil && b.Fail.Msg != "" {
-		m.Failures = append(m.Failures, Failure{Seq: e.Seq, Time: clock.Stamp(e.Time), Kind: string(e.Kind), Path: tree.Names(e.Path), Attempt: b.Attempt, Attempts: b.Most,
-			TookUS: b.Took, Error: fault.Clip(b.Fail.Msg, mostText), Codes: b.Fail.Codes, Stack: fault.Clip(b.Fail.Stack, mostText)})
-		if trim(&m.Failures, 2*mostFailures, mostFailures) {
-			m.Left.Failures += mostFailures
-		}
-	}
-	m.Usage.StepsUS += b.Took
-	for i := strings.LastIndexByte(e.Path, '/'); i > 0 && !c.parents[e.Path[:i]]; i = strings.LastIndexByte(e.Path[:i], '/') {
-		c.parents[e.Path[:i]] = true
-	}
-	switch e.Kind {
-	case journal.Queued:
-		c.rested = e.Time
-	case journal.Claimed:
-		c.endPass("lost", e.Time)
-		if !c.begun() {
-			m.Usage.QueuedUS = e.Time - c.run.Created
-		} else if c.rested != 0 {
-			m.Usage.WaitedUS += e.Time - c.rested
-		}
-		c.rested = 0
-		c.open = &PassInfo{Worker: b.Worker, Version: b.Version, Seq: e.Seq, Begun: clock.Stamp(e.Time), Last: clock.Stamp(e.Time)}
-	case journal.Suspended, journal.Released, journal.Blocked, journal.Ended:
-		c.sign(e)
-		c.endPass(string(e.Kind), e.Time)
-	case journal.Quarantined:
-		c.endPass("lost", e.Time)
-	case journal.Intent:
-		c.intents[e.Path] = e.Seq
-	case journal.Step:
-		m.Usage.Steps++
-		if b.Fail == nil {
-			c.good = e.Seq
-			delete(c.failed, e.Path)
-		} else {
-			m.Usage.Failed++
-			c.fail(e, b)
-		}
-	case journal.Attempt:
-		m.Usage.Failed++
-		c.fail(e, b)
-	case journal.Answered, journal.Received, journal.Took, journal.Fired, journal.Signal:
-		c.good = e.Seq
-	}
-	c.sign(e)
-	c.last = e
-}
-
-func (c *coroner) begun() bool { return len(c.m.Passes)+c.m.Left.Passes > 0 }
-
-// sign notes that the open pass has recorded something.
-func (c *coroner) sign(e journal.Entry) {
-	if c.open != nil && e.Epoch != 0 {
-		c.open.Last = clock.Stamp(e.Time)
-	}
-}
-
-// fail notes a step that failed.
-func (c *coroner) fail(e journal.Entry, b *journal.Body) {
-	if (b.Verb == "" || b.Verb == journal.VerbCleanup) && !b.NotDone {
-		c.failed[e.Path] = PossibleEffect{Kind: "failed", Seq: e.Seq, Path: tree.Names(e.Path)}
-	}
-}
-
-// endPass ends the open pass.
-func (c *coroner) endPass(how string, at int64) {
-	p := c.open
-	if p == nil {
-		return
-	}
-	c.open, p.End, c.rested = nil, how, at
-	u := &c.m.Usage
-	u.WorkedUS += p.Last.Sub(p.Begun).Microseconds()
-	if how == "lost" {
-		c.m.Lost++
-		u.LostUS += at - p.Last.UnixMicro()
-		c.lost = append(c.lost, PossibleEffect{Kind: "lost", Seq: c.last.Seq, Path: tree.Names(c.last.Path)})
-	}
-	c.keep(p)
-}
-
-func (c *coroner) keep(p *PassInfo) {
-	c.m.Passes = append(c.m.Passes, *p)
-	if trim(&c.m.Passes, 2*mostListed, mostListed) {
-		c.m.Left.Passes += mostListed
-	}
-}
-
-// conclude completes the post-mortem after the last entry.
-func (c *coroner) conclude(t *journal.Thread, asks []AskInfo) {
-	m := c.m
-	if p := c.open; p != nil {
-		m.Usage.WorkedUS += p.Last.Sub(p.Begun).Microseconds()
-		c.keep(p)
-	}
-	end := t.Time
-	if c.run.Ended != 0 {
-		end = c.run.Ended
-	} else if c.rested != 0 && c.begun() {
-		m.Usage.WaitedUS += end - c.rested
-	}
-	m.Usage.TotalUS = end - c.run.Created
-	maps.DeleteFunc(c.failed, func(path string, _ PossibleEffect) bool { return c.parents[path] })
-	for path := range c.run.Intents {
-		delete(c.failed, path)
-		m.Effects = append(m.Effects, PossibleEffect{Kind: "unknown", Seq: c.intents[path], Path: tree.Names(path)})
-	}
-	m.Effects = slices.Concat(m.Effects, slices.Collect(maps.Values(c.failed)), c.lost)
-	slices.SortFunc(m.Effects, func(a, b PossibleEffect) int { return int(a.Seq) - int(b.Seq) })
-	m.Left.Effects = shorten(&m.Effects, mostFailures)
-	m.Left.Failures += shorten(&m.Failures, mostFailures)
-	m.Left.Passes += shorten(&m.Passes, mostListed)
-	m.Left.Events += shorten(&m.Events, mostListed)
-	m.Next = c.next(t, asks)
-}
-
-// next lists what can be done.
-func (c *coroner) next(t *journal.Thread, asks []AskInfo) []NextStep {
-	var list []NextStep
-	status := Status(c.run.Status)
-	for i := range asks {
-		list = append(list, NextStep{Do: "answer", Ask: asks[i].ID, Why: "it waits for an answer"})
-	}
-	if status == Paused {
-		list = append(list, NextStep{Do: "resume", Why: "a person paused it"})
-	}
-	retry := lifecycle.CanRetry(t, c.run)
-	switch {
-	case retry == nil && status == Blocked:
-		list = append(list, NextStep{Do: "retry", Why: "it continues with code that fits its record; workers of another version try it by themselves"})
-	case retry == nil && status == Quarantined:
-		list = append(list, NextStep{Do: "retry", Why: "once the reason why it kills its workers is removed"})
-	case retry == nil:
-		list = append(list, NextStep{Do: "retry", Why: "it forgets the last failure and continues with the same keys"})
-	}
-	if status == Failed || status == Blocked || status == Quarantined {
-		list = append(list, NextStep{Do: "fork", At: c.good, Why: "a copy continues after the newest outcome that is not a failure, with new keys"})
-	}
-	switch {
-	case status == Failed || status == Cancelled:
-		list = append(list, NextStep{Do: "again", Why: "a new run with the same input does everything anew"})
-	case !status.Final():
-		list = append(list, NextStep{Do: "cancel", Why: "it ends, with its cleanups if its code can still run"})
-	}
-	return list
-}
-
-// trim removes the oldest items of a list that has become longer than most.
-func trim[T any](list *[]T, most, by int) bool {
-	if len(*list) <= most {
-		return false
-	}
-	*list = slices.Delete(*list, 0, by)
-	return true
-}
-
-// shorten removes the oldest items of a list so that it has at most this many, and
-// returns how many these were.
-func shorten[T any](list *[]T, most int) int {
-	n := max(0, len(*list)-most)
-	*list = slices.Delete(*list, 0, n)
-	return n
+	return m
 }

@@ -99,7 +99,7 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	}
 	done := &Replayed{Thread: rec.Thread.ID}
 	for _, run := range rec.Thread.Runs {
-		one := ReplayedRun{ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status)}
+		one := ReplayedRun{ID: run.ID, Seq: run.N, Flow: run.Flow, Status: run.Status}
 		one.Problem, one.Note, err = rt.core.engine.Replay(ctx, name, rec, entries, run, rt.core.flows[run.Flow].fn)
 		if err != nil {
 			return nil, fmt.Errorf("perdure: replaying run %s: %w", run.ID, err)

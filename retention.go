@@ -8,7 +8,6 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/retain"
 	"github.com/perdure/perdure/internal/threads"
@@ -66,14 +65,17 @@ func (o *Options) checkRetention() (errs []error) {
 
 // keeper returns what removes threads whose time has come.
 func (c *core) keeper() *retain.Keeper {
-	k := &retain.Keeper{Threads: c.threads, Rate: c.opts.RetentionRate, Reach: func(t *threads.Tenant) (*lifecycle.Control, *vault.Vault) {
-		r := c.runtime(t)
-		return r.life, r.vault()
-	}}
+	k := &retain.Keeper{Threads: c.threads, Rate: c.opts.RetentionRate, Reach: c.reach}
 	for _, r := range c.opts.Retention {
 		k.Rules = append(k.Rules, retain.Rule(r))
 	}
 	return k
+}
+
+// reach returns what changes the threads of a tenant.
+func (c *core) reach(t *threads.Tenant) (*lifecycle.Control, *vault.Vault) {
+	r := c.runtime(t)
+	return r.life, r.vault()
 }
 
 // Why a thread stays although its time has come: [RetentionItem.Skipped].
@@ -140,9 +142,7 @@ func (r *Runtime) Retention(ctx context.Context) (*RetentionStatus, error) {
 	}
 	s.Went, s.Archived, s.Erased, s.Expired, s.Skipped = clock.Stamp(report.At), report.Archived, report.Erased, report.Expired, report.Skipped
 	s.Total = RetentionTotal{report.Total[0], report.Total[1], report.Total[2]}
-	for _, e := range report.Errors {
-		s.Errors = append(s.Errors, BulkError(e))
-	}
+	s.Errors = each(report.Errors, func(e retain.Problem) BulkError { return BulkError(e) })
 	return s, nil
 }
 
@@ -176,7 +176,7 @@ func (r *Runtime) RetentionDue(ctx context.Context, o RetentionOptions) iter.Seq
 				yield(RetentionItem{}, fmt.Errorf("perdure: looking for threads whose time has come: %w", err))
 				return
 			}
-			if !yield(RetentionItem{Thread: i.ID, User: i.User, Flow: i.Flow, Status: Status(i.Status), Updated: clock.Stamp(i.Updated), Action: i.Action,
+			if !yield(RetentionItem{Thread: i.ID, User: i.User, Flow: i.Flow, Status: i.Status, Updated: clock.Stamp(i.Updated), Action: i.Action,
 				Skipped: i.Skipped, By: i.By, Children: i.Children(), Cursor: i.Cursor}, nil) {
 				return
 			}
@@ -192,18 +192,5 @@ func (r *Runtime) RetentionDue(ctx context.Context, o RetentionOptions) iter.Seq
 // thread go only then. It does not count for a later failure, after a retry or another
 // run. If the last run has not failed, or was seen already, it is ErrNothingToDo.
 func (r *Runtime) MarkSeen(ctx context.Context, thread string, n Note) error {
-	if err := n.check(); err != nil {
-		return err
-	}
-	_, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		mark := threads.SeenMark(t)
-		switch {
-		case mark == "":
-			return nil, nil, fmt.Errorf("%w: thread %s has not failed", fault.ErrNothingToDo, thread)
-		case threads.IsSeen(t):
-			return nil, nil, fmt.Errorf("%w: the failure of thread %s was seen before", fault.ErrNothingToDo, thread)
-		}
-		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Meta: map[string]string{fault.SeenKey: mark}, By: n.By, Reason: n.Reason}}}, nil, fault.CheckSeq(t, thread, n.IfSeq)
-	})
-	return err
+	return r.life.MarkSeen(ctx, thread, lifecycle.Note(n))
 }

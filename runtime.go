@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/archive"
 	export "github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/explain"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/lifecycle"
@@ -110,6 +111,8 @@ type core struct {
 	version string
 	own     bool // the store was opened here
 	book    *logbook.Book
+
+	explainer explain.Explainer
 }
 
 // Open opens the store at a URL and returns a runtime with the flows and the zero
@@ -194,6 +197,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 		work.Flows[name] = f.fn
 	}
 	c.staff = worker.New(c.threads, c.engine, work)
+	c.explainer = explain.Explainer{Threads: c.threads, Staff: c.staff}
 	if n, ok := store.As[store.Notifier](s); ok && opts.Logger != nil {
 		n.Notify(c.logOutage())
 	}

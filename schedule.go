@@ -179,7 +179,7 @@ func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule
 		if err == nil && owner != "" && o.Thread.User != owner {
 			err = fmt.Errorf("%w: %q is not a thread of user %q", fault.ErrExists, q.Thread, owner)
 		}
-		if err != nil && !goneThread(err) {
+		if err != nil && !threads.IsAway(err) {
 			return nil, err
 		}
 	}
@@ -337,7 +337,7 @@ func (st starter) Start(ctx context.Context, s *schedule.Schedule, at int64) (sc
 // Find returns the run of a firing, if it was started.
 func (st starter) Find(ctx context.Context, s *schedule.Schedule, at int64) (schedule.Run, error) {
 	thread, run, err := st.core.of(s).life.FindStarted(ctx, s.Thread, s.Key(at))
-	if goneThread(err) {
+	if threads.IsAway(err) {
 		err = nil
 	}
 	return schedule.Run{Thread: thread, Run: run}, err
@@ -346,7 +346,7 @@ func (st starter) Find(ctx context.Context, s *schedule.Schedule, at int64) (sch
 // Ended reports whether a run has ended, or is gone.
 func (st starter) Ended(ctx context.Context, s *schedule.Schedule, r schedule.Run) (bool, error) {
 	o, err := st.core.of(s).tenant.Open(ctx, r.Thread)
-	if goneThread(err) {
+	if threads.IsAway(err) {
 		return true, nil
 	}
 	if err != nil {
@@ -356,18 +356,19 @@ func (st starter) Ended(ctx context.Context, s *schedule.Schedule, r schedule.Ru
 	return run == nil || run.Status.Final(), nil
 }
 
-// Cancel cancels a run that has not ended.
-func (st starter) Cancel(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
-	err := st.core.of(s).life.Cancel(ctx, r.Thread, r.Run, lifecycle.Note{By: "schedule:" + s.ID, Reason: "the schedule fires again, or was removed"})
-	if errors.Is(err, fault.ErrNothingToDo) || errors.Is(err, fault.ErrRunNotFound) || goneThread(err) {
-		return nil
-	}
+// Await waits until a run has ended.
+func (st starter) Await(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
+	_, _, err := st.core.staff.WaitEnd(ctx, st.core.of(s).tenant, r.Thread, r.Run)
 	return err
 }
 
-// goneThread reports whether an error means that a thread, with its runs, is not there.
-func goneThread(err error) bool {
-	return errors.Is(err, fault.ErrNoThread) || errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrArchived)
+// Cancel cancels a run that has not ended.
+func (st starter) Cancel(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
+	err := st.core.of(s).life.Cancel(ctx, r.Thread, r.Run, lifecycle.Note{By: "schedule:" + s.ID, Reason: "the schedule fires again, or was removed"})
+	if errors.Is(err, fault.ErrNothingToDo) || errors.Is(err, fault.ErrRunNotFound) || threads.IsAway(err) {
+		return nil
+	}
+	return err
 }
 
 // WorkSchedules makes the firings of schedules, of all tenants, until the context ends,

@@ -1,23 +1,14 @@
 package perdure
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lifecycle"
-	"github.com/perdure/perdure/internal/threads"
 )
 
 // Policy says what happens to an input if its thread is busy. A thread with a
@@ -85,24 +76,8 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	if _, ok := r.core.flows[q.Flow]; !ok {
 		return nil, fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, q.Flow, r.Flows())
 	}
-	switch cmp.Or(q.Policy, Enqueue) {
-	case Enqueue, Reject, Interrupt, Steer, Beside:
-	default:
-		return nil, fmt.Errorf("%w: policy %q; there are %q, %q, %q, %q and %q", fault.ErrInvalid, q.Policy, Enqueue, Reject, Interrupt, Steer, Beside)
-	}
-	if q.Thread != "" {
-		if err := threads.CheckID(q.Thread); err != nil {
-			return nil, err
-		}
-	}
-	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("the user", q.User, 500), fault.CheckText("the key", q.Key, 500),
-		fault.CheckText("the trace", q.Trace, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckMetadataSize(q.Metadata)); err != nil {
+	if err := (*lifecycle.StartRequest)(&q).Check(); err != nil {
 		return nil, err
-	}
-	for unit, n := range q.Budget {
-		if err := fault.CheckText("the unit of a budget", unit, 200); err != nil || unit == "" || n < 0 {
-			return nil, fmt.Errorf("%w: a budget of %d %.40q", fault.ErrInvalid, n, unit)
-		}
 	}
 	return r.core.checkInput(q.Flow, q.Input)
 }
@@ -120,7 +95,7 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 	}
 	if f.in != reflect.TypeFor[any]() { // an any accepts everything but what fitsExactly finds
 		if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
-			return nil, fmt.Errorf("%w: flow %s takes %s: %w", fault.ErrInvalid, flow, f.in, err)
+			return nil, fmt.Errorf("%w: flow %s takes %w", fault.ErrInvalid, flow, exact.Misfit(err, f.in))
 		}
 	}
 	if err := exact.FitsExactly(in, f.in); err != nil {
@@ -134,9 +109,6 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 // did stays done, and is done again under other keys; to continue a failed run,
 // use Retry. An idempotency key is not reused, so each call starts a run.
 func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*Run, error) {
-	if err := n.check(); err != nil {
-		return nil, err
-	}
 	o, id, err := r.life.StartAgain(ctx, thread, run, lifecycle.Note(n), func(flow string) error {
 		if _, ok := r.core.flows[flow]; !ok {
 			return fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, flow, r.Flows())
@@ -168,61 +140,9 @@ type CreateRequest struct {
 // the key, and the existing thread is returned as it is now. The same key with
 // another request is ErrKeyReused.
 func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) {
-	owner, err := r.tenant.NewOwner(q.User)
-	if err != nil {
-		return nil, err
-	}
-	q.User = owner
-	b, err := r.checkCreate(q)
-	if err != nil {
-		return nil, err
-	}
-	o, err := r.life.Create(ctx, q.Thread, q.Key, b)
+	o, err := r.life.Create(ctx, lifecycle.CreateRequest(q))
 	if err != nil {
 		return nil, err
 	}
 	return r.presentInfo(ctx, o, RunPage{})
-}
-
-// ownKeys is the prefix of package agent's keys in the state.
-const ownKeys = "agent."
-
-// checkCreate returns what the first entry of a thread says.
-func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
-	b := journal.Body{User: q.User, Title: &q.Title, Meta: q.Metadata}
-	if q.Thread != "" {
-		if err := threads.CheckID(q.Thread); err != nil {
-			return b, err
-		}
-	}
-	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("the user", q.User, 500), fault.CheckText("the key", q.Key, 500),
-		fault.CheckText("who asks", q.By, 500), fault.CheckMetadata(q.Metadata)); err != nil {
-		return b, err
-	}
-	for _, key := range slices.Sorted(maps.Keys(q.State)) {
-		if err := threads.CheckKey(key); err != nil {
-			return b, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
-		}
-		if strings.HasPrefix(key, ownKeys) {
-			return b, fmt.Errorf("%w: the state key %.40q belongs to package agent", fault.ErrInvalid, key)
-		}
-		if q.State[key] == nil {
-			return b, fmt.Errorf("%w: state %.40q has no value", fault.ErrInvalid, key)
-		}
-		raw, err := exact.Encode(q.State[key], reflect.TypeOf(q.State[key]))
-		if err != nil {
-			return b, fmt.Errorf("state %q: %w", key, err)
-		}
-		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
-	}
-	if q.Key != "" {
-		all, err := json.Marshal(b)
-		if err != nil {
-			return b, err
-		}
-		sum := sha256.Sum256(all)
-		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
-	}
-	b.By = q.By // a repeated request may come from someone else
-	return b, nil
 }

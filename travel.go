@@ -12,9 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
 )
 
 // Checkpoint is a thread as it was at a sequence.
@@ -141,15 +139,12 @@ func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error)
 	}
 	from.Seq, to.Seq = a.Seq, b.Seq
 	d := &Difference{From: from, To: to, State: diffKeys(a.State, b.State), Facts: diffKeys(a.Facts, b.Facts), Deps: diffKeys(a.Deps, b.Deps)}
-	if d.Common, err = r.common(ctx, from, to); err != nil {
+	var left, events []threads.EventRef
+	if d.Common, left, events, err = r.tenant.Between(ctx, threads.Point(from), threads.Point(to)); err != nil {
 		return nil, err
 	}
-	if d.Left, err = r.refs(ctx, from, d.Common); err != nil {
-		return nil, err
-	}
-	if d.Events, err = r.refs(ctx, to, d.Common); err != nil {
-		return nil, err
-	}
+	ref := func(e threads.EventRef) EventRef { return EventRef(e) }
+	d.Left, d.Events = each(left, ref), each(events, ref)
 	before := map[string]*Run{}
 	for _, run := range a.Thread.Runs {
 		before[run.ID] = run
@@ -171,52 +166,6 @@ func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error)
 	}
 	d.Opened, d.Closed = missing(b.Asks, a.Asks), missing(a.Asks, b.Asks)
 	return d, nil
-}
-
-// common returns the last sequence that two points share, or 0.
-func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
-	reach := map[string]uint64{} // by name, how far a's past goes in it
-	for i, p := range []Point{a, b} {
-		name, err := r.tenant.Find(ctx, p.Thread)
-		for seq := p.Seq; name != "" && err == nil; {
-			if upto, shared := reach[name]; i == 1 && shared {
-				return min(upto, seq), nil
-			} else if i == 0 {
-				reach[name] = seq
-			}
-			var at threads.Root
-			if at, err = r.core.threads.RootOf(ctx, name); err == nil {
-				name, seq = at.Parent, min(seq, at.Base)
-			}
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return 0, nil
-}
-
-// refs lists the events after a sequence, up to a point.
-func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, error) {
-	if p.Seq <= after {
-		return nil, nil
-	}
-	name, err := r.tenant.Find(ctx, p.Thread)
-	if err != nil {
-		return nil, err
-	}
-	var list []EventRef
-	for line, err := range r.core.threads.Entries(ctx, name, after, p.Seq) {
-		if err != nil {
-			return nil, err
-		}
-		e, err := journal.Peek(line.Seq, line.Data)
-		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
-		}
-		list = append(list, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
-	}
-	return list, nil
 }
 
 func diffKeys(a, b map[string]json.RawMessage) []KeyDiff {

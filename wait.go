@@ -2,15 +2,44 @@ package perdure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine"
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/store"
 )
+
+// Sleep waits for d. It is durable: the time at which it ends is recorded when
+// it begins, and meanwhile the run is suspended, unless another branch is busy.
+func Sleep(ctx context.Context, name string, d time.Duration) error {
+	return engine.Sleep(ctx, name, d)
+}
+
+// Receive waits for a signal of the given name, sent by Runtime.Signal. If some
+// have already arrived, it takes the oldest one at once. Unless timeout is 0,
+// Receive returns ErrTimeout after it.
+func Receive[T any](ctx context.Context, name, signal string, timeout time.Duration) (T, error) {
+	var zero T
+	raw, err := engine.Receive(ctx, name, signal, timeout)
+	if err != nil {
+		return zero, err
+	}
+	return engine.RecordedAs[T](ctx, "the signal that was received", name, raw)
+}
+
+// Take returns the next input that was started with the policy [Steer] while
+// this run was active, and whether there was one. It does not wait. Both results
+// are recorded, but that there was none only with the next entry of the run:
+// after a crash before that entry, Take looks again and may find an input that
+// arrived meanwhile. So a step that may run only if there was none has to be
+// [AtMostOnce], or be called in either case.
+func Take[T any](ctx context.Context, name string) (T, bool, error) {
+	var zero T
+	raw, ok, err := engine.Take(ctx, name)
+	if err != nil || !ok {
+		return zero, false, err
+	}
+	v, err := engine.RecordedAs[T](ctx, "the input that was taken", name, raw)
+	return v, err == nil, err
+}
 
 // Wait waits until a run has ended or cannot continue without input: it is
 // suspended with an open ask or waits for a signal, it is paused, blocked or
@@ -23,192 +52,18 @@ import (
 // A run that has not ended, on a thread that has moved to another store, is a
 // [MovedError].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
-	f := &family{rt: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
-	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {
-		if r.stands(run) {
-			return true, 0
-		}
-		return f.stand(ctx, run)
-	})
+	o, found, err := r.core.staff.Wait(ctx, r.tenant, thread, run)
+	if err != nil {
+		return nil, err
+	}
+	return r.runInfo(ctx, o, found)
 }
 
 // WaitEnd waits until a run has ended, whatever it waits for meanwhile.
 func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error) {
-	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) { return run.Status.Final(), 0 })
-}
-
-// wait waits until it is enough. That is asked when the thread has changed, and
-// after a time if one is returned.
-func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) (bool, time.Duration)) (*Run, error) {
-	name, err := r.tenant.Find(ctx, thread)
+	o, found, err := r.core.staff.WaitEnd(ctx, r.tenant, thread, run)
 	if err != nil {
 		return nil, err
 	}
-	if pass := r.core.engine.Executing(name); pass != nil && pass.Run == run && !pass.Closing() {
-		awaitPass(ctx, pass) // before it is over, nothing is
-		if left := pass.Left(); left != nil {
-			found := left.RunByID(run)
-			if done, _ := enough(found); done {
-				return r.runInfo(ctx, threads.Seen(name, left), found)
-			}
-		}
-	}
-	o := r.core.threads.Nearest(ctx, name)
-	var pause time.Duration
-	last := time.Now()
-	for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {
-		for {
-			if o, err = r.core.threads.ReadOn(ctx, o); err != nil {
-				return nil, err
-			}
-			found, err := threads.PickRun(o.Thread, run)
-			if err != nil {
-				return nil, err
-			}
-			if taker := o.Thread.Run(found.Taken); taker != nil {
-				found = taker // the input became part of that run
-			}
-			run = found.ID
-			done, again := enough(found)
-			if done && (o.Thread.Moved == "" || found.Status.Final()) {
-				return r.runInfo(ctx, o, found)
-			}
-			if o.Thread.Foreign != "" {
-				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.Thread.Foreign)
-			}
-			if o.Thread.Moved != "" {
-				return nil, &fault.MovedError{Thread: thread, To: o.Thread.Moved}
-			}
-			// A busy run appends all the time. Reading each entry as it comes
-			// would take from what it gets done, and its pass tells its end.
-			if pass := r.core.engine.Executing(name); pass != nil {
-				awaitPass(ctx, pass)
-				if ctx.Err() == nil {
-					continue
-				}
-			}
-			// Of one that runs elsewhere the first entries are read at once.
-			if pause = min(2*pause+100*time.Microsecond, 10*time.Millisecond); time.Since(last) > 20*pause {
-				pause = 0
-			}
-			last = time.Now()
-			if wait := max(again, pause); wait > 0 {
-				select {
-				case <-ctx.Done():
-				case <-time.After(wait):
-				}
-			}
-			if again == 0 || ctx.Err() != nil {
-				break
-			}
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		found, pickErr := threads.PickRun(o.Thread, run)
-		if pickErr != nil {
-			return nil, context.Cause(ctx)
-		}
-		hint := ""
-		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if why := r.core.staff.Unattended(looking, found); why != "" {
-			hint = "; " + why + ": it goes on when a process calls Work with it"
-		} else if (found.Status == journal.StatusQueued || found.Wake) && r.core.engine.Executing(name) == nil {
-			hint = "; a worker that has the flow is busy, or about to take it"
-		}
-		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
-	}
-	return nil, store.ErrClosed
-}
-
-// awaitPass waits a while for the end of a pass.
-func awaitPass(ctx context.Context, pass *engine.Executing) {
-	timer := time.NewTimer(250 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-pass.Done:
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// stands reports whether a run cannot go on by itself. Whether the children can
-// that it waits for is another question.
-func (r *Runtime) stands(run *journal.Run) bool {
-	// Other code blocked it, and a worker of this one is about to look.
-	if run.Status == journal.StatusBlocked && !run.Held && !run.Misfits[r.core.version] && r.core.staff.Works(run.Flow) {
-		return false
-	}
-	switch run.Status {
-	case journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined:
-		return !run.Cancelled || run.Held
-	case journal.StatusSuspended:
-		if run.Wake {
-			return false
-		}
-		for _, w := range run.Waits {
-			if w.Kind == journal.Asked || w.Kind == journal.Waiting && !journal.IsChildSignal(w.Signal) {
-				return true
-			}
-		}
-	}
-	return run.Status.Final()
-}
-
-// family looks at the children that a run waits for: a run cannot go on by
-// itself while one of them cannot. Their journals tell it, not the run's own.
-type family struct {
-	rt    *Runtime
-	known map[string]*threads.Opened // by the id of the child
-	pause time.Duration              // until the next look
-}
-
-// stand reports whether a child that the run waits for cannot go on by itself,
-// and otherwise when to look again, 0 if it waits for none.
-func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Duration) {
-	if run.Status != journal.StatusSuspended || run.Wake {
-		return false, 0
-	}
-	again := time.Duration(0)
-	for _, w := range run.Waits {
-		child := run.Child(w.Signal)
-		if child == nil {
-			continue
-		}
-		// One that is not there, or cannot be read, may be the next time.
-		if own := f.look(ctx, child.ID); own != nil && !own.Status.Final() {
-			if f.rt.stands(own) {
-				return true, 0
-			}
-			if stand, _ := f.stand(ctx, own); stand {
-				return true, 0
-			}
-		}
-		again = f.pause
-	}
-	if again > 0 {
-		f.pause = min(2*f.pause, time.Second)
-	}
-	return false, again
-}
-
-// look returns the run of a child as it is now, nil if that is not known.
-func (f *family) look(ctx context.Context, id string) *journal.Run {
-	o := f.known[id]
-	if o == nil {
-		name, err := f.rt.tenant.Find(ctx, id)
-		if err != nil {
-			return nil
-		}
-		if o, err = f.rt.core.threads.Read(ctx, name); err != nil {
-			return nil
-		}
-		f.known[id] = o
-	} else if on, err := f.rt.core.threads.ReadOn(ctx, o); err != nil {
-		delete(f.known, id)
-		return nil
-	} else {
-		o, f.known[id] = on, on
-	}
-	return o.Thread.RunByID(f.rt.core.threads.ChildRunID(id))
+	return r.runInfo(ctx, o, found)
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/bulk"
 	"github.com/perdure/perdure/internal/upkeep"
+	"github.com/perdure/perdure/internal/worker"
 )
 
 // WorkerInfo is what a worker, one call of Work, reports about itself.
@@ -32,11 +32,7 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("perdure: listing workers: %w", err)
 	}
-	all := make([]WorkerInfo, len(living))
-	for i, w := range living {
-		all[i] = WorkerInfo(w)
-	}
-	return all, nil
+	return each(living, func(w worker.Info) WorkerInfo { return WorkerInfo(w) }), nil
 }
 
 // Work executes runs that are due, of the flows that the runtime has, until
@@ -62,7 +58,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 // WorkBulk carries out bulk jobs, of all tenants, until the context ends, and nothing
 // else: it executes no runs. [Runtime.Work] does both.
 func (r *Runtime) WorkBulk(ctx context.Context) {
-	bulk.Work(ctx, r.core.threads, r.core.opts.Lease, bulkVerbs{r.core})
+	r.core.bulkVerbs().Work(ctx, r.core.opts.Lease)
 }
 
 // Rebuilt reports what a Rebuild found and did.

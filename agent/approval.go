@@ -31,8 +31,8 @@ var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, Decis
 // DecisionAlways, it also has always: an object with flow, agent, tool, schema and
 // user of the rule that will be made, and allows, which says in words what the
 // rule will allow if the answer has no value. The data of a credential has
-// credential (its name) and agent; that of a question has choices, if the model
-// gives some.
+// credential (its name), agent and calls (the ids of those that wait for it); that
+// of a question has choices, if the model gives some.
 const (
 	KindApproval   = "approval"   // may this call run? Decisions as above
 	KindPending    = "pending"    // the result of a call that continues elsewhere, see [Pending]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/llm"
 )
@@ -390,7 +391,7 @@ func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error)
 	if !ok {
 		return Record{}, err
 	}
-	if isAny(err, ErrFatal, ErrRejected, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption) {
+	if isAny(err, ErrFatal, ErrRejected, ErrOption, credentials.ErrOpen, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption) {
 		return Record{}, err
 	}
 	return s.conclude(ctx, c, d.record, Output{Error: true, Text: fmt.Sprintf("%s failed: %v", c.Name, e.Err)})

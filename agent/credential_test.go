@@ -74,7 +74,15 @@ func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
 	clerk := agent.New("clerk", scripted(calls(call("free", `{"id":"1"}`), call("mail", `{"id":"2"}`), call("post", `{"id":"3"}`)), llm.Assistant("end")),
 		agent.Options{Tools: []agent.Tool{free, mail, post}})
 	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
+		waits := map[string]string{"my login": "c1", "my_login": "c2"}
 		for _, ask := range asked(t, e, "t", 2) {
+			var data struct {
+				Credential string
+				Calls      []string
+			}
+			if err := json.Unmarshal(ask.Data, &data); err != nil || len(data.Calls) != 1 || data.Calls[0] != waits[data.Credential] {
+				t.Errorf("the data of an ask is %s, %v: it names the calls that wait", ask.Data, err)
+			}
 			if err := agent.Provide(t.Context(), e.Runtime(), perdure.AskAnswer{Ask: ask.ID}, "a secret"); err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +91,66 @@ func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
 		n.want(t, "free:1 mail:1 post:1")
 		oneEach(t, said(t, e, "t"))
 	})
+}
+
+// TestACredentialThatCannotBeOpened fails the run, before its call begins if the tool
+// says that it needs it. The model and the journal learn of no key; the log does. A
+// retry continues once the key is back.
+func TestACredentialThatCannotBeOpened(t *testing.T) {
+	key := func(id string, first byte) string {
+		return id + ":" + base64.StdEncoding.EncodeToString(append([]byte{first}, make([]byte, 31)...))
+	}
+	for name, ring := range map[string]string{"missing": key("new-key", 2), "wrong bytes": key("old-key", 2), "no keys": "", "damaged keys": "old-key,"} {
+		for kind, opts := range map[string][]agent.ToolOption{
+			"needed": {agent.Needs(agent.Credential{Name: "desk"}), agent.AtMostOnce(time.Minute)},
+			"read":   {agent.Retry(perdure.RetryPolicy{Wait: time.Millisecond})},
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Setenv("PERDURE_KEYS", key("old-key", 1))
+				var n tally
+				use := agent.NewTool("use", "Uses it.", func(ctx context.Context, _ struct{}) (string, error) {
+					n.add("begun")
+					secret, err := credentials.Secret(ctx, "desk")
+					return fmt.Sprint(len(secret)), err
+				}, opts...)
+				var log bytes.Buffer
+				setup := flows(agent.New("clerk", scripted(calls(call("use", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{use}}))
+				setup.Options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				perduretest.Virtual(t, setup, func(t *testing.T, e *perduretest.Env) {
+					rt := e.Runtime()
+					if err := credentials.Of(rt).Give(t.Context(), "", "desk", "a secret", ""); err != nil {
+						t.Fatal(err)
+					}
+					t.Setenv("PERDURE_KEYS", ring)
+					e.Start("t", "flow", "go")
+					run := e.Wait("t", perdure.Failed)
+					if !errors.Is(run.Err, credentials.ErrOpen) || strings.Contains(run.Err.Error(), "-key") {
+						t.Errorf("the run failed with %v", run.Err)
+					}
+					if all := said(t, e, "t"); len(all) != 2 {
+						t.Errorf("the transcript has %d messages, not the input and the call", len(all))
+					}
+					for ev, err := range rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+						if line, _ := json.Marshal(ev); err != nil || strings.Contains(string(line), "-key") || strings.Contains(string(line), "PERDURE_KEYS") {
+							t.Errorf("an event tells %s, %v", line, err)
+						}
+					}
+					if !strings.Contains(log.String(), "a credential cannot be opened") || strings.Contains(ring, ":") && !strings.Contains(log.String(), "-key") {
+						t.Errorf("the log does not say which key: %s", &log)
+					}
+					if kind == "needed" {
+						n.want(t, "")
+					}
+					t.Setenv("PERDURE_KEYS", key("old-key", 1))
+					if err := rt.Retry(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
+						t.Fatal(err)
+					}
+					e.Wait("t", perdure.Succeeded)
+				})
+				n.want(t, map[string]string{"needed": "begun:1", "read": "begun:2"}[kind])
+			})
+		}
+	}
 }
 
 // leaks are the ways in which a tool can tell a secret by mistake.

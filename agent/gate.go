@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -221,7 +222,7 @@ func (s *session) missingCredentials(ctx context.Context, calls []llm.Call) (map
 	return perdure.Step(ctx, "credentials", func(ctx context.Context) (map[string]bool, error) {
 		missing := map[string]bool{}
 		for name := range needs {
-			there, err := credentials.Given(ctx, name)
+			there, err := opens(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -233,15 +234,30 @@ func (s *session) missingCredentials(ctx context.Context, calls []llm.Call) (map
 	}, perdure.Retry(perdure.RetryPolicy{}))
 }
 
+// opens reports whether a credential is there. One that cannot be opened is an error
+// now, so that no call begins that would fail for it.
+func opens(ctx context.Context, name string) (bool, error) {
+	err := scrub.Guard(ctx, func(ctx context.Context, _ *scrub.Set) error {
+		_, err := credentials.Secret(ctx, name)
+		return err
+	})
+	if errors.Is(err, credentials.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // askCredential asks for a credential, once for all calls that need it. It
 // returns why there is none, "" if it is there.
 func (s *session) askCredential(ctx context.Context, calls []llm.Call, name string) (string, error) {
 	need := Credential{Name: name}
+	var waiting []string
 	for _, c := range calls {
 		for _, n := range s.agent.tools[c.Name].wants() {
 			if n.Name != name {
 				continue
 			}
+			waiting = append(waiting, c.ID)
 			may := n.Who
 			if len(need.Who) > 0 && len(may) > 0 { // those who may give it to all of them
 				may = slices.DeleteFunc(slices.Clone(may), func(name string) bool { return !slices.Contains(need.Who, name) })
@@ -259,7 +275,7 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 		Kind: KindCredential, Prompt: need.Prompt, Who: need.Who,
 		Decisions: []string{DecisionProvided, DecisionReject},
 		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
-		Data:      map[string]any{"credential": name, "agent": s.agent.name},
+		Data:      map[string]any{"credential": name, "agent": s.agent.name, "calls": slices.Compact(waiting)},
 	}
 	for n := 1; ; n++ {
 		a, err := perdure.Ask[perdure.Answer](ctx, nthName("provide", n), q)
@@ -269,7 +285,7 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 		if a.Decision != DecisionProvided {
 			return fmt.Sprintf("%s refused to give the credential %q. %s", personName(a.By), name, validText(a.Message)), nil
 		}
-		there, err := perdure.Step(ctx, nthName("there", n), func(ctx context.Context) (bool, error) { return credentials.Given(ctx, name) },
+		there, err := perdure.Step(ctx, nthName("there", n), func(ctx context.Context) (bool, error) { return opens(ctx, name) },
 			perdure.Retry(perdure.RetryPolicy{}), perdure.Added())
 		if err != nil || there {
 			return "", err

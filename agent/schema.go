@@ -159,7 +159,7 @@ func (validator) Validate(raw, value json.RawMessage) error {
 		value = json.RawMessage("null")
 	}
 	if err := s.Check(value); err != nil || string(raw) != ruleSchema {
-		return err
+		return schema.Plain(err)
 	}
 	_, err = arguments.ParsePattern(value) // which says more than a schema can
 	return err

@@ -20,9 +20,9 @@ func TestProblemSaysWhichDisk(t *testing.T) {
 		status       int
 		says, hushes string
 	}{
-		{archive.ErrFull, "full", http.StatusInsufficientStorage, "REASON", "disk of the store"},
+		{archive.ErrFull, "full", http.StatusInsufficientStorage, "REASON", "the store has no space"},
 		{archive.ErrUnavailable, "archive", http.StatusServiceUnavailable, "REASON", "store"},
-		{store.ErrFull, "full", http.StatusInsufficientStorage, "disk of the store", "REASON"},
+		{store.ErrFull, "full", http.StatusInsufficientStorage, "its memory or a limit of its account", "REASON"},
 	} {
 		p := api.ProblemOf(fmt.Errorf("perdure: archiving thread t: %w: REASON", c.err))
 		if p.Kind() != c.kind || p.Status != c.status || !strings.Contains(p.Detail, c.says) || strings.Contains(p.Detail, c.hushes) {

@@ -17,6 +17,7 @@ type Scope string
 // The scopes. None includes another, except admin, which includes all.
 const (
 	ScopeNone   Scope = ""       // no token is needed
+	ScopeAny    Scope = "any"    // a token, whatever its scopes
 	ScopeRead   Scope = "read"   // look
 	ScopeRun    Scope = "run"    // start and control runs, send signals, remember
 	ScopeAnswer Scope = "answer" // answer asks

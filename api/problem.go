@@ -152,6 +152,7 @@ var kinds = []kind{
 	{"answer", http.StatusUnprocessableEntity, perdure.ErrAnswer},
 	{"forbidden", http.StatusForbidden, perdure.ErrForbidden},
 	{"busy", http.StatusConflict, perdure.ErrBusy},
+	{"busy", http.StatusConflict, store.ErrBackup},
 	{"queue-full", http.StatusTooManyRequests, perdure.ErrQueueFull},
 	{"key-reused", http.StatusConflict, perdure.ErrKeyReused},
 	{"nothing-to-do", http.StatusConflict, perdure.ErrNothingToDo},
@@ -220,7 +221,7 @@ func ProblemOf(err error) *Problem {
 					p.Detail = "another program locks the store, or keeps a transaction open on it; end that, and " + later + settle
 				}
 			case "full":
-				p.Detail = "the disk of the store is full and needs space; " + later + settle
+				p.Detail = "the store has no space left: its disk, its memory or a limit of its account is full; make room or raise the limit, and " + later + settle
 				if k.err == archive.ErrFull {
 					p.Detail = plainly(err) + "; free some space there, and repeat it"
 				}
@@ -257,7 +258,7 @@ const (
 // and with long texts truncated.
 func plainly(err error) string {
 	text := err.Error()
-	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: ", "archive: "} {
+	for _, name := range []string{"backup: ", "perdure: ", "api: ", "agent: ", "server: ", "store: ", "archive: "} {
 		text = strings.TrimPrefix(text, name)
 	}
 	text = quoted.ReplaceAllStringFunc(text, func(q string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
 )
 
 // Nothing is the input of operations without one.
@@ -40,6 +41,9 @@ type Stats struct {
 
 	// Durability is the class of store.Durability.
 	Durability string `json:"durability" jsonschema:"what writes that the store has acknowledged survive: none, process (the death of a process) or power (a power failure)" schema:"enum=none|process|power"`
+
+	// Warnings are those of store.Warnings.
+	Warnings []store.Warning `json:"warnings,omitempty" jsonschema:"what an operator should mend about the engine of the store, which works; for admins of the default tenant"`
 }
 
 // Identity is whom a token stands for.
@@ -128,7 +132,7 @@ var (
 		"list the live workers")
 	StatsGet = define[Nothing, Stats]("stats.get", "GET /v1/stats", ScopeRead,
 		"get statistics of the tenant's threads")
-	MeGet = define[Nothing, Me]("me.get", "GET /v1/me", ScopeRead,
+	MeGet = define[Nothing, Me]("me.get", "GET /v1/me", ScopeAny,
 		"show whom the token stands for")
 	SessionCreate = define[CreateSession, Me]("session.create", "POST /v1/session", ScopeNone,
 		"log a browser in with a token", status(http.StatusCreated),

@@ -22,7 +22,7 @@ type CreateThread struct {
 type ListThreads struct {
 	User    string         `query:"user" json:"-" jsonschema:"only those of this owner"`
 	Status  perdure.Status `query:"status" json:"-" jsonschema:"only threads with this status; idle means without a run"`
-	Flow    string         `query:"flow" json:"-" jsonschema:"only those of this flow"`
+	Flow    string         `query:"flow" json:"-" jsonschema:"only threads whose oldest run that has not ended is of this flow or, if all have ended, whose last run is"`
 	Updated time.Time      `query:"updated" json:"-" jsonschema:"only threads that changed at this time or later"`
 
 	Metadata []string `query:"metadata" json:"-" jsonschema:"only threads with this metadata, one KEY=VALUE each; values of at most 256 bytes"`
@@ -91,7 +91,7 @@ var (
 	ThreadsCreate = define[CreateThread, perdure.Thread]("threads.create", "POST /v1/threads", ScopeRun,
 		"create a thread without a run", status(http.StatusCreated))
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
-		"list threads", doc("The list is complete; a status may lag slightly."))
+		"list threads", doc("The list is complete; a status may lag slightly. The flow of a thread is that of its oldest run that has not ended, whatever is queued behind it, else of its last run."))
 	ThreadsGet = define[GetThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
 		"get a thread as it is now", doc("It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, and its life if it has one, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,

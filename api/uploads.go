@@ -26,7 +26,7 @@ const TypeAny = "*/*"
 var (
 	UploadsCreate = define[CreateUpload, perdure.Upload]("uploads.create", "POST /v1/uploads", ScopeRun,
 		"upload an image or file", takes(TypeAny), status(http.StatusCreated),
-		doc("The body is the file. A start, an answer or a signal that lists the id in attach can refer to it with {\"media\": {\"blob\": BLOB}} in its value. An upload expires after a day; the threads that it was attached to keep a copy."))
+		doc("The body is the file, as it is and not in a form: multipart bodies are refused with 415. A start, an answer or a signal that lists the id in attach can refer to it with {\"media\": {\"blob\": BLOB}} in its value. An upload expires after a day; the threads that it was attached to keep a copy."))
 	UploadsDelete = define[OneUpload, None]("uploads.delete", "DELETE /v1/uploads/{upload}", ScopeRun,
 		"remove an upload before it expires")
 )

@@ -21,5 +21,5 @@ var (
 		"erase everything of a user, and give a receipt for it",
 		doc("Threads with forks and children, archived threads, memory, rules, credentials, uploads, schedules, bulk jobs, and the tokens and tickets of the user are erased. It may take long, and can be repeated: it continues where it was cut off, and gives the same receipt if nothing is left. The receipt is signed with the store's key, and says neither who the user was nor what was erased."))
 	UsersReceipt = define[OneUser, perdure.Receipt]("users.receipt", "GET /v1/users/{user}/receipt", ScopeAdmin,
-		"get the receipt for the erase of a user", doc("It is busy while the erase has not ended."))
+		"get the receipt for the erase of a user", doc("It is busy while the erase has not ended, and not found if the user was never erased."))
 )

@@ -60,8 +60,12 @@ type Freezer interface {
 // such as a mount point without its disk. An object that is not there was deleted only if
 // the place is the one that it was written to.
 type Identified interface {
-	// ID returns a text that no other place has; "" if that is not known.
+	// ID returns a text that no other place has; "" if that is not known, or if the place
+	// is not in use yet.
 	ID() string
+	// Begin gives the place an ID, unless it has one. It is called before anything is put
+	// there, if nothing says that the place is another one than it should be.
+	Begin(ctx context.Context) error
 }
 
 var (

@@ -143,12 +143,41 @@ func TestDirIsMarkedOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			if err := p.(archive.Identified).Begin(t.Context()); err != nil {
+				t.Error(err)
+			}
 			ids[i] = p.(archive.Identified).ID()
 		})
 	}
 	all.Wait()
 	if one := slices.Compact(ids); len(one) != 1 || one[0] == "" {
 		t.Errorf("the ids are %q", ids)
+	}
+}
+
+// TestDirThatIsOpenedIsLeftAlone: a folder may be a mount point without its disk, and gets
+// its mark when it is used. A process that opened it before knows it then.
+func TestDirThatIsOpenedIsLeftAlone(t *testing.T) {
+	path := t.TempDir()
+	open := func() archive.Place {
+		p, err := archive.Dir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p, other := open(), open()
+	for range p.List(t.Context(), "", "") {
+		t.Error("it has objects")
+	}
+	if files, err := os.ReadDir(path); err != nil || len(files) > 0 || p.(archive.Identified).ID() != "" {
+		t.Fatalf("opening the folder wrote %v: %v", files, err)
+	}
+	if err := p.Put(t.Context(), "a/b", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if id := other.(archive.Identified).ID(); id == "" || id != p.(archive.Identified).ID() {
+		t.Errorf("its id is %q", id)
 	}
 }
 

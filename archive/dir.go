@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 func init() {
@@ -31,9 +32,9 @@ func init() {
 // is a file: it is written under another name, synced and renamed, and then its
 // folder is synced. Only the user of the process may read what it creates.
 //
-// The file [MarkFile] in it identifies the place. If that is gone, or another one, since
-// the disk of the folder is not mounted, all methods return ErrUnavailable, and nothing is
-// created there.
+// The file [MarkFile] in it identifies the place, once it is in use. If that is gone, or
+// another one, since the disk of the folder is not mounted, all methods return
+// ErrUnavailable, and nothing is created there.
 func Dir(path string) (Place, error) {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -63,8 +64,10 @@ func failed(doing, name string, err error) error {
 
 type dir struct {
 	path string
-	id   string      // see mark.go; "" if the folder could not be marked
-	info os.FileInfo // of the folder
+	info os.FileInfo // of the folder when it was opened
+
+	mu sync.Mutex
+	id string // see mark.go; "" if the folder has no mark yet
 }
 
 var (
@@ -93,6 +96,9 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader) error {
 	}
 	if err := d.check(); err != nil {
 		return failed("writing", name, err)
+	}
+	if err := d.Begin(ctx); err != nil {
+		return err
 	}
 	from := &source{r: r}
 	if err = d.put(ctx, path, from); from.err != nil {

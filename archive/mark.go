@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,21 +14,18 @@ import (
 
 // A folder may be a mount point without its disk. There is no object then, and that
 // proves nothing: whoever takes it for deleted has erased a thread that comes back with
-// the disk. So a file in the folder says which archive it is.
+// the disk, and what is put there is below the disk once it is back. So a file in the
+// folder says which archive it is. It is written before the first object, and not when
+// the folder is opened: only those who know which archive it should be may say so.
 
 // MarkFile is the name of that file.
 const MarkFile = ".perdure-archive"
 
-// identify remembers which archive is in the folder, and marks one that is not marked. A
-// folder that cannot be written to, and has no mark, is known as long as the process
-// runs: by what the file system says.
+// identify remembers which archive is in the folder. One without a mark is known as long
+// as the process runs, by what the file system says, until it gets one.
 func (d *dir) identify() (err error) {
 	if d.id, err = d.readMark(); errors.Is(err, fs.ErrNotExist) {
-		if d.writeMark() == nil {
-			d.id, err = d.readMark()
-		} else {
-			err = nil
-		}
+		err = nil
 	}
 	if err == nil {
 		d.info, err = os.Stat(d.path)
@@ -63,15 +61,34 @@ func (d *dir) writeMark() error {
 	return syncFolder(d.path)
 }
 
+// known returns the id of the archive that was opened. A folder that had none when it was
+// opened is the one that has one now: its disk was mounted, or it was marked.
+func (d *dir) known() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.id == "" {
+		id, err := d.readMark()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		d.id = id
+	}
+	return d.id, nil
+}
+
 // check returns an error if the folder is not the archive that was opened.
 func (d *dir) check() error {
+	opened, err := d.known()
+	if err != nil {
+		return err
+	}
 	var is bool
-	if d.id != "" {
+	if opened != "" {
 		id, err := d.readMark()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		is = id == d.id
+		is = id == opened
 	} else {
 		info, err := os.Stat(d.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -86,4 +103,23 @@ func (d *dir) check() error {
 }
 
 // ID implements Identified.
-func (d *dir) ID() string { return d.id }
+func (d *dir) ID() string {
+	id, _ := d.known()
+	return id
+}
+
+// Begin implements Identified.
+func (d *dir) Begin(context.Context) error {
+	id, err := d.known()
+	if err != nil || id != "" {
+		return failed("reading", MarkFile, err)
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	if err := d.writeMark(); err != nil {
+		return failed("writing", MarkFile, err)
+	}
+	_, err = d.known()
+	return failed("reading", MarkFile, err)
+}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,4 +43,38 @@ func TestArchiveCommands(t *testing.T) {
 		p.run("", "erase", "t", "--yes", "--dependents").want(exit.OK)
 		p.run("", "unarchive", "t").want(exit.NotFound)
 	})
+}
+
+// TestArchiveOfAnEmptyMountPoint: a command that starts while the disk of the archive is
+// not mounted writes nothing below it.
+func TestArchiveOfAnEmptyMountPoint(t *testing.T) {
+	p := stored(t)
+	folder := filepath.Join(t.TempDir(), "mnt")
+	mount := func() {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount()
+	p.flags = append(p.flags, "--archive", "file:"+folder)
+	for _, id := range []string{"a", "b"} {
+		p.run("", "run", "echo", "x", "--thread", id).want(exit.OK)
+	}
+	p.run("", "doctor").want(exit.OK)
+	p.run("", "archive", "a").want(exit.OK)
+	if err := os.Rename(folder, folder+".disk"); err != nil {
+		t.Fatal(err)
+	}
+	mount()
+	p.run("", "archive", "b").want(exit.Unavailable, "mount its disk")
+	p.run("", "doctor").want(exit.Failed, "mount its disk")
+	if err := os.Remove(folder); err != nil {
+		t.Fatal(err) // something was written to it
+	}
+	if err := os.Rename(folder+".disk", folder); err != nil {
+		t.Fatal(err)
+	}
+	p.run("", "archive", "b").want(exit.OK)
+	p.run("", "unarchive", "a").want(exit.OK)
+	p.run("", "doctor").want(exit.OK)
 }

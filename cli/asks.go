@@ -153,17 +153,23 @@ func findOver(ctx context.Context, l *link.Link, own string) string {
 func fate(ask *perdure.AskInfo) string {
 	text := "the ask is " + safe.Label(ask.Status)
 	if r := ask.Answer; r != nil {
-		var value json.RawMessage
-		if r.Value != nil {
-			value, _ = json.Marshal(r.Value)
-		}
-		text = strings.Join(strings.Fields(text+" "+safe.Label(r.Decision)+" "+render.Brief(value)), " ")
 		if r.By != "" {
 			text += " by " + safe.Label(r.By)
 		}
-		if r.Message != "" {
-			text += ": " + safe.Line(r.Message)
-		}
+		text += ": " + answerOf(r)
+	}
+	return text
+}
+
+// answerOf says what an answer is.
+func answerOf(r *perdure.Answer) string {
+	var value json.RawMessage
+	if r.Value != nil {
+		value, _ = json.Marshal(r.Value)
+	}
+	text := strings.Join(strings.Fields(safe.Label(r.Decision)+" "+render.Brief(value)), " ")
+	if r.Message != "" {
+		text += ", " + safe.Line(r.Message)
 	}
 	return text
 }
@@ -330,7 +336,11 @@ func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f 
 	out, err := client.Do(ctx, l.Client, api.AsksAnswer, api.AnswerAsk{OneAsk: api.OneAsk{Ask: ask.ID}, Reply: r})
 	if errors.Is(err, perdure.ErrAnswered) || errors.Is(err, perdure.ErrAskOver) {
 		if now, wrong := l.Client.GetAsk(ctx, ask.ID); wrong == nil {
-			return &exit.Error{Code: exit.Code(err), Err: err, Next: fate(now)}
+			next := fate(now)
+			if now.Answer != nil { // by whom, the error says
+				next = "the answer is " + answerOf(now.Answer)
+			}
+			return &exit.Error{Code: exit.Code(err), Err: err, Next: next}
 		}
 	}
 	if err != nil {

@@ -90,14 +90,14 @@ func TestAnswerRefusesWhatDoesNotFit(t *testing.T) {
 		p.run("", "answer").want(exit.BadUsage, "perdure asks")
 		p.run("", "answer", "--approve").want(exit.BadUsage, "perdure asks")
 		p.run("", "answer", ask, "--approve", "--reject", "no").want(exit.BadUsage, "one of")
-		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exit.Failed, "amount")
-		p.run("", "answer", ask, "--edit", `nonsense`).want(exit.Failed)
+		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exit.BadUsage, "amount")
+		p.run("", "answer", ask, "--edit", `nonsense`).want(exit.BadUsage)
 		p.run("", "answer", ask, "--decision", "shrug").want(exit.BadUsage, "does not accept shrug, only approve")
 		p.run("", "answer", ask, "--secret").want(exit.BadUsage, "does not want a secret")
 		p.run("", "answer", "nope", "--approve").want(exit.NotFound, "perdure asks")
 		plain := p.asked("o", "order", "tea")
 		p.run("", "answer", plain, "--edit", "1").want(exit.BadUsage, "--respond JSON")
-		p.run("", "answer", plain, "--respond", "perhaps").want(exit.Failed)
+		p.run("", "answer", plain, "--respond", "perhaps").want(exit.BadUsage)
 		p.run("", "answer", plain, "--reject", "no need").want(exit.OK)
 		p.run("", "answer", plain, "--approve").want(exit.Conflict, "another answer")
 		if got := p.ended("o"); got != `"not bought"` {
@@ -216,8 +216,8 @@ func TestAnAskThatIsOverIsFoundByWhatIsShownOfIt(t *testing.T) {
 		p.run("", "asks", render.AskID(ask)).want(exit.OK, "? Buy tea?", "the ask is open")
 		p.run("", "answer", render.AskID(ask), "--approve", "--message", "we are out", "--by", "ada").want(exit.OK)
 		for _, id := range []string{ask, render.AskID(ask)} {
-			p.run("", "asks", id).want(exit.OK, "? Buy tea?", "the ask is answered true", "we are out")
-			p.run("", "answer", id, "--reject", "no").want(exit.Conflict, "the ask is answered true", "we are out")
+			p.run("", "asks", id).want(exit.OK, "? Buy tea?", "the ask is answered by ada: true, we are out")
+			p.run("", "answer", id, "--reject", "no").want(exit.Conflict, `was answered by "ada"`, "the answer is true, we are out")
 		}
 		p.run("", "asks", "none-such").want(exit.NotFound, "lists the open ones")
 		p.run("", "asks", "--full").want(exit.BadUsage, "asks ASK --full")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
@@ -41,6 +42,9 @@ docs/operations.md.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if verify {
 				m, err := backup.Verify(c.Context(), args[0])
+				if errors.Is(err, perdure.ErrInvalid) { // what the folder is, not how it was named
+					return &exit.Error{Code: exit.Failed, Err: err}
+				}
 				if err != nil {
 					return err
 				}
@@ -81,7 +85,7 @@ func (a *app) backupStore(ctx context.Context, dir string) error {
 	}
 	s, err := a.conn.OpenURL(ctx, a.conn.Store, false)
 	if err != nil {
-		e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(a.conn.Store), err)}
+		e := link.OpenError(a.conn.Store, err)
 		if errors.Is(err, store.ErrLocked) {
 			e.Next = "a server that has it open can copy it: perdure backup DIR --server ADDRESS"
 		}

@@ -58,6 +58,7 @@ func TestOperations(t *testing.T) {
 		t.Errorf("%d commands ran", ran)
 	}
 	p.run("", "show", "t", "--store", "sqlite:restored.db").want(exit.OK, "succeeded")
+	p.run("", "backup", ".", "--verify").want(exit.Failed, "has no BACKUP.json, so it is no backup")
 }
 
 // TestBackupCommands backs up a file store through its server, and is refused where it

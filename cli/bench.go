@@ -84,7 +84,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	}
 	s, err := a.conn.OpenURL(ctx, url, true)
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(url), err)}
+		return link.OpenError(url, err)
 	}
 	defer s.Close()
 	memory := memstore.New()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func bulkCommand(a *app) *cobra.Command {
@@ -64,7 +67,7 @@ func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command
 		Long: capital(short) + ": see perdure bulk --help.\n\nThe exit code is 1 if some threads failed."}
 	flags := c.Flags()
 	flags.StringVar(&f.status, "status", "", "only threads with this status")
-	flags.StringVar(&f.q.Filter.Flow, "flow", "", "only those of this flow")
+	flags.StringVar(&f.q.Filter.Flow, "flow", "", "only threads whose oldest run that has not ended is of this flow or, if all have ended, whose last run is")
 	flags.StringVar(&f.q.Filter.User, "user", "", "only those of this owner")
 	flags.BoolVar(&f.q.Filter.Asks, "asks", false, "only threads with open asks")
 	flags.Var(&f.metadata, "metadata", "only threads with this metadata; may be repeated")
@@ -83,8 +86,17 @@ func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command
 		flags.BoolVar(&f.q.Dependents, "dependents", false, "erase forks and children too, also those that the filter does not select")
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := f.fill(time.Now()); err != nil {
+		err := f.fill(time.Now())
+		c.Flags().Visit(func(given *pflag.Flag) { // a variable that is not set would select more
+			if given.Value.Type() == "string" && given.Value.String() == "" && err == nil {
+				err = fmt.Errorf("--%s is empty; leave it out, or give it a value", given.Name)
+			}
+		})
+		if err != nil {
 			return exit.Usage(err)
+		}
+		if reflect.ValueOf(f.q.Filter).IsZero() && !f.q.All {
+			return exit.Usage(errors.New("there is no filter; give one, or --all for all threads"))
 		}
 		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.bulk(ctx, l, &f) })
 	}
@@ -150,6 +162,9 @@ func (a *app) bulk(ctx context.Context, l *link.Link, f *bulkFlags) error {
 	}
 	switch {
 	case f.dryRun:
+		if f.q.Verb != perdure.BulkErase && plan.Threads > 0 {
+			what += ", and skip those for which there is nothing to do"
+		}
 		a.hint("it would %s; nothing was done", what)
 		return nil
 	case plan.Threads == 0:
@@ -232,6 +247,9 @@ func (a *app) follows(ctx context.Context, l *link.Link, job *perdure.Bulk, of i
 		}
 	} else if err := a.bulkJob(job); err != nil {
 		return err
+	}
+	if job.Verb == perdure.BulkErase && !job.Dependents && slices.ContainsFunc(job.Errors, func(e perdure.BulkError) bool { return strings.Contains(e.Error, perdure.ErrPinned.Error()) }) {
+		a.hint("--dependents erases forks and children too")
 	}
 	if job.Failed > 0 {
 		return &exit.Error{Code: exit.Failed, Err: errors.New(terminal.Count(job.Failed, "thread", "threads") + " failed"), Next: a.command("bulk show", "", job.ID) + " says why"}

@@ -16,11 +16,14 @@ func TestBulk(t *testing.T) {
 			p.run("", "run", "fail", "x", "--thread", id, "--user", "ann").want(exit.Failed)
 			p.run("", "run", "wait", "x", "--thread", "w"+id, "--user", "bob").want(exit.Waiting)
 		}
-		p.run("", "bulk", "erase").want(exit.BadUsage, "selects all threads")
+		p.run("", "bulk", "erase").want(exit.BadUsage, "or --all for all threads")
 		p.run("", "bulk", "erase", "--status", "fine").want(exit.BadUsage, "no status")
-		p.run("", "bulk", "cancel", "--user", "bob", "--dry-run").want(exit.OK, "wa", "it would cancel 3 threads; nothing was done")
+		p.run("", "bulk", "cancel", "--user", "bob", "--dry-run").want(exit.OK, "wa", "it would cancel 3 threads, and skip those for which there is nothing to do; nothing was done")
 		p.run("", "bulk", "cancel", "--user", "bob").want(exit.BadUsage, "cancel 3 threads: confirm it with --yes")
 		p.run("", "bulk", "erase", "--status", "failed", "--older", "1h", "--yes").want(exit.OK, "no thread matches")
+		for _, empty := range []string{"--user", "--flow", "--status", "--older", "--updated-before"} {
+			p.run("", "bulk", "erase", "--asks", empty, "", "--dry-run").want(exit.BadUsage, empty+" is empty")
+		}
 		p.run("", "bulk", "erase", "--older", "soon").want(exit.BadUsage, "such as 30d")
 		p.run("", "bulk", "erase", "--metadata", "a=b", "--dry-run").want(exit.OK, "it would erase 0 threads")
 		p.run("", "bulk", "erase", "--metadata", "a=b", "--metadata", "a=c").want(exit.BadUsage, `"a" is there twice`)

@@ -39,6 +39,7 @@ conversation; continue it later with --thread.`,
 			if a.term.JSON {
 				return exit.Usage(errors.New("chat is for people; use run --json"))
 			}
+			a.conn.Begin = slices.Contains(a.flowNames(), args[0])
 			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 				return a.chat(ctx, l, args[0], thread, user, files)
 			})
@@ -100,6 +101,9 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string,
 		if err := a.turn(ctx, l, run); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
+			if ctx.Err() != nil && l.Runtime != nil {
+				a.hint("handing the run over to the next worker; Ctrl-C ends this at once")
+			}
 			return err
 		}
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
 )
 
@@ -31,4 +33,18 @@ func TestChatAsksInBetween(t *testing.T) {
 		p.run("r no\n", "chat", "clerk", "--thread", "b").want(exit.OK, "> │ pay 7", "answered", "no")
 		p.run("pay 9\ns\n", "chat", "clerk", "--thread", "c").want(exit.OK, "answer later")
 	})
+}
+
+// A chat that is stopped during a reply says why it does not end at once.
+func TestChatSaysThatItHandsOver(t *testing.T) {
+	p := stored(t)
+	ctx, stop := context.WithCancel(t.Context())
+	p.flows = []perdure.Flow{perdure.NewFlow("slow", func(inner context.Context, _ string) (string, error) {
+		return perdure.Step(inner, "reply", func(context.Context) (string, error) {
+			stop()
+			<-ctx.Done()
+			return "done", nil
+		})
+	})}
+	p.runIn(ctx, "hello\n", "chat", "slow").want(exit.Interrupted, "handing the run over")
 }

@@ -35,6 +35,15 @@ func operation[In, Out any](a *app, use, example string, op api.Op[In, Out], sho
 	})
 }
 
+// wrapped breaks the lines of a text as those of written help are.
+func wrapped(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, safe.Wrap(line, 85)...)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // operate is like operation, for a command that does something with the result
 // besides printing it.
 func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do func(context.Context, *link.Link, *Out) error) *cobra.Command {
@@ -48,7 +57,7 @@ func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do fu
 		}
 		args = append(args, argument{op.Fields()[i], strings.HasPrefix(word, "[")})
 	}
-	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + op.Doc), Example: example}
+	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + wrapped(op.Doc)), Example: example}
 	values := map[string]*texts{}
 	for _, f := range op.Fields() {
 		name := flagName(f)

@@ -61,10 +61,21 @@ const (
 `
 )
 
+// statuses are those by which threads are selected.
+var statuses = []cobra.Completion{
+	string(perdure.Queued), string(perdure.Running), string(perdure.Suspended), string(perdure.Paused), string(perdure.Blocked), string(perdure.Quarantined),
+	string(perdure.Succeeded), string(perdure.Failed), string(perdure.Cancelled), string(perdure.Damaged), string(perdure.Idle),
+}
+
 // complete lets shells complete the first argument of commands: a flow, a thread
-// or an ask.
+// or an ask; and statuses.
 func (a *app) complete(root *cobra.Command) {
 	for _, c := range root.Commands() {
+		for _, c := range append(c.Commands(), c) {
+			if c.Flags().Lookup("status") != nil {
+				_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp))
+			}
+		}
 		words := strings.Fields(c.Use)
 		if len(words) < 2 || c.ValidArgsFunction != nil || len(c.ValidArgs) > 0 {
 			continue

@@ -117,6 +117,29 @@ func TestLookingMakesNoStore(t *testing.T) {
 	}
 }
 
+// TestRunBeginsAStore in an empty folder, for a flow that the program has.
+func TestRunBeginsAStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	state := t.TempDir()
+	p := &place{t: t, flows: testFlows(), setUp: func(a *app) {
+		a.term.Env = func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] }
+	}}
+	for _, args := range []string{"threads", "run nope x", "memory put a/b x"} {
+		p.run("", strings.Fields(args)...).want(exit.Unavailable, "there is no store in ./.perdure")
+	}
+	if _, err := os.Stat(".perdure"); err == nil {
+		t.Fatal("a store was created")
+	}
+	p.run("", "run", "echo", "tea").want(exit.OK, "a new store in ./.perdure", "tea")
+	if r := p.run("", "run", "echo", "x").want(exit.OK); strings.Contains(r.err, "new store") {
+		t.Errorf("it begins again: %s", r.err)
+	}
+	p.run("", "threads").want(exit.OK, "echo")
+	if _, err := os.Stat(".perdure/.gitignore"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAFlagWinsOverTheEnvironment: a server or a store.
 func TestAFlagWinsOverTheEnvironment(t *testing.T) {
 	here, there := stored(t), served(t)
@@ -144,7 +167,11 @@ func TestAddressesAndListsAsPeopleTypeThem(t *testing.T) {
 	p.run("", "token", "list").want(exit.OK, "read run", "a b c")
 	p.run("", "token", "create", "ada", "--scopes", "read,rum").want(exit.BadUsage, "rum")
 	p.flags = []string{"--store", "postgres://x"}
-	p.run("", "flows").want(exit.Unavailable, `no driver for "postgres"`, "file, memory, sqlite", `import _ "github.com/perdure/perdure/store/pgstore"`)
+	p.run("", "flows").want(exit.BadUsage, `no driver for "postgres"`, "memory, sqlite", `import _ "github.com/perdure/perdure/store/pgstore"`)
+	p.flags = []string{"--store", "nonsense"}
+	for _, args := range []string{"threads", "backup dir", "bench", "migrate --from nonsense --to file:x", "worker"} {
+		p.run("", strings.Fields(args)...).want(exit.BadUsage, "has no scheme")
+	}
 	p.flags = []string{"--store", "s3://bucket/agents"}
 	p.run("", "doctor").want(exit.Failed, "store/s3store", "cli.Main")
 }

@@ -1,17 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,9 +19,9 @@ import (
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/peer"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
-	"github.com/perdure/perdure/store"
 	"github.com/spf13/cobra"
 )
 
@@ -49,6 +47,9 @@ and the link to the console has it.
 			if c.Flags().Changed("server") {
 				return exit.Usage(errors.New("dev is a server itself: call it without --server"))
 			}
+			if open && a.opts.Server.Auth != nil {
+				return exit.Usage(errors.New("dev --open: this program says itself who may call it: call dev without --open"))
+			}
 			if err := server.CheckListen(address, false, false); err != nil {
 				return exit.Usage(fmt.Errorf("dev serves this machine only: %w; perdure serve has tokens", err))
 			}
@@ -65,7 +66,7 @@ and the link to the console has it.
 func (a *app) dev(ctx context.Context, address string, fixed, open bool, send sendFlags) error {
 	url, err := a.conn.Store, error(nil)
 	if url == "" {
-		if url, err = devStore(a.conn.Shared); err != nil {
+		if url, err = a.conn.DevStore(); err != nil {
 			return err
 		}
 	}
@@ -76,7 +77,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool, send se
 	defer sent.close()
 	log := sent.log
 	sent.metrics = server.NewMetrics()
-	rt, closeStore, err := a.conn.OpenRuntime(ctx, url, perdure.Options{Logger: log, Observer: sent.observer(true)})
+	rt, closeStore, err := a.conn.OpenRuntime(ctx, url, perdure.Options{Logger: log, Observer: sent.observer()})
 	if err != nil {
 		return err
 	}
@@ -94,11 +95,19 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool, send se
 	}
 	o := a.serverOptions(log)
 	sent.serves(&o)
-	if !open {
+	switch {
+	case o.Auth != nil:
+		o.Auth = server.Any(ownerToken(record.Secret), o.Auth, server.NewTokens(rt))
+	case !open:
 		o.Local = ownerOnly(record.Secret)
 	}
-	a.welcome(record, open)
+	a.welcome(ctx, rt, record, open)
 	s := &site{rt: rt, api: server.New(rt, o), faces: o.Faces, routes: a.opts.Routes, log: log, worker: true, console: true}
+	stopMetrics, err := sent.collect(ctx, s.api.Collector())
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
@@ -134,8 +143,7 @@ func withCaller(ctx context.Context, c net.Conn) context.Context {
 // ownerOnly lets in the user of this process and anyone who knows its secret.
 func ownerOnly(secret string) func(*http.Request) error {
 	return func(r *http.Request) error {
-		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if subtle.ConstantTimeCompare([]byte(given), []byte(secret)) == 1 {
+		if ownerToken(secret).is(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) {
 			return nil
 		}
 		if caller, ok := r.Context().Value(callerKey{}).(func() (int, bool)); ok {
@@ -147,40 +155,34 @@ func ownerOnly(secret string) func(*http.Request) error {
 	}
 }
 
-// devStore creates the folder of dev, and keeps it out of version control. Anyone
-// who may write to its parent could replace it.
-func devStore(shared bool) (string, error) {
-	if _, err := os.Stat(link.DevFile); errors.Is(err, fs.ErrNotExist) && !shared {
-		here, err := os.Getwd()
-		if err == nil {
-			err = store.CheckFolder(here)
-		}
-		if err != nil {
-			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("creating a store in ./%s: %w", link.DevFolder, err)}
-		}
+// ownerToken is the secret of dev, which lets in whoever knows it beside those whom the
+// program's own Auth knows.
+type ownerToken string
+
+func (t ownerToken) is(given string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(t)) == 1
+}
+
+// Authenticate implements server.Authenticator.
+func (t ownerToken) Authenticate(_ context.Context, given string) (*server.Principal, error) {
+	if !t.is(given) {
+		return nil, api.ErrUnauthorized
 	}
-	if err := os.MkdirAll(link.DevFolder, 0o700); err != nil {
-		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder that you can write to, or name a --store", err, link.DevFolder)
-	}
-	ignore := filepath.Join(link.DevFolder, ".gitignore")
-	if _, err := os.Stat(ignore); err != nil {
-		if err := os.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
-			return "", err
-		}
-	}
-	return link.DevURL, nil
+	return &server.Principal{Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}, nil
 }
 
 // welcome says what is served, and what to try.
-func (a *app) welcome(d link.DevRecord, open bool) {
+func (a *app) welcome(ctx context.Context, rt *perdure.Runtime, d link.DevRecord, open bool) {
 	flows := a.flowNames()
 	address := "http://" + d.Address
-	whom, header := "you", ""
-	if open {
-		whom = "every user of this machine"
+	whom, header := "you", fmt.Sprintf("-H 'Authorization: Bearer %s' ", d.Secret)
+	if a.opts.Server.Auth != nil {
+		whom = "you and the users of this program"
+	} else if open {
+		whom, header = "every user of this machine", ""
 	} else if at, err := netip.ParseAddrPort(d.Address); err == nil {
-		if _, known := peer.Owner(at, netip.AddrPort{}); !known {
-			header = fmt.Sprintf("-H 'Authorization: Bearer %s' ", d.Secret)
+		if _, known := peer.Owner(at, netip.AddrPort{}); known {
+			header = ""
 		}
 	}
 	a.term.Printf("%s\n", a.term.Style(terminal.Bold, "Perdure serves "+address+", for "+whom+" only"))
@@ -197,11 +199,18 @@ func (a *app) welcome(d link.DevRecord, open bool) {
 		if d.Address != link.DevAddress && a.conn.Store != "" {
 			to = " --server " + address
 		}
-		flow, input := flows[0], cmp.Or(a.opts.Example, "Hello")
+		flow, input := flows[0], a.sample(ctx, rt, flows[0])
+		if a.opts.Example != "" {
+			input, _ = json.Marshal(a.opts.Example)
+		}
+		argument := string(input)
+		if argument[0] != '"' {
+			argument = safe.Quote(argument)
+		}
 		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, "Try, in another terminal"))
-		a.term.Print(fmt.Sprintf("  %s run %s %q%s\n", a.program(), flow, input, to))
+		a.term.Print(fmt.Sprintf("  %s run %s %s%s\n", a.program(), flow, argument, to))
 		a.term.Print(fmt.Sprintf("  %s threads%s\n", a.program(), to))
-		a.term.Print(fmt.Sprintf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address))
+		a.term.Print(fmt.Sprintf("  curl %s--json '{\"flow\": %q, \"input\": %s}' %s/v1/runs\n", header, flow, input, address))
 	}
 	a.term.Printf("\nCtrl-C stops it.\n")
 }

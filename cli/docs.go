@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -22,11 +23,10 @@ func docsCommand(a *app) *cobra.Command {
 		Short:   "show the documentation, offline",
 		Long:    "Show the documentation, offline: the list of pages, or the page about a topic.\n\nOn a terminal a page is shown in $PAGER, or in less. In a pipe it is Markdown.",
 		Example: "  perdure docs\n  perdure docs concepts\n  perdure docs --search lease",
-		Args:    arguments(0, 1),
 		RunE: func(c *cobra.Command, words []string) error {
 			switch {
-			case search != "" && len(words) > 0:
-				return exit.Usage(fmt.Errorf("usage: perdure docs [TOPIC], or perdure docs --search WORD"))
+			case len(words) > 1, search != "" && len(words) > 0:
+				return exit.Usage(errors.New("usage: perdure docs [TOPIC], or perdure docs --search WORD"))
 			case search != "":
 				return a.searchDocs(search)
 			case len(words) == 0:
@@ -139,33 +139,12 @@ type docFound struct {
 	Text    string `json:"text"`
 }
 
-// searchDocs prints the paragraphs that contain all words of a text.
+// searchDocs prints the paragraphs that contain all words of a text: where words begin
+// so, or anywhere if there are none.
 func (a *app) searchDocs(text string) error {
-	var words []*regexp.Regexp
-	for word := range strings.FieldsSeq(text) {
-		words = append(words, regexp.MustCompile(`(?i)`+regexp.QuoteMeta(word)))
-	}
-	found := []docFound{}
-	for _, p := range allDocs() {
-		data, err := docs.FS.ReadFile(p.File)
-		if err != nil {
-			return err
-		}
-		section, n := "", 0
-	lines:
-		for line := range strings.Lines(string(data)) {
-			n++
-			line = strings.TrimSpace(line)
-			if strings.HasPrefix(line, "#") {
-				section = strings.TrimSpace(strings.TrimLeft(line, "#"))
-			}
-			for _, word := range words {
-				if !word.MatchString(line) {
-					continue lines
-				}
-			}
-			found = append(found, docFound{p.Name, section, n, line})
-		}
+	found, words := inDocs(text, `(?i)\b`)
+	if len(found) == 0 {
+		found, words = inDocs(text, `(?i)`)
 	}
 	if a.term.JSON {
 		return a.term.PrintJSON(found)
@@ -183,6 +162,35 @@ func (a *app) searchDocs(text string) error {
 		a.term.Printf("  %s: %s\n", f.Section, around(f.Text, at[0], 100))
 	}
 	return nil
+}
+
+// inDocs returns the paragraphs that contain all words of a text, behind what matches the
+// expression before.
+func inDocs(text, before string) ([]docFound, []*regexp.Regexp) {
+	var words []*regexp.Regexp
+	for word := range strings.FieldsSeq(text) {
+		words = append(words, regexp.MustCompile(before+regexp.QuoteMeta(word)))
+	}
+	found := []docFound{}
+	for _, p := range allDocs() {
+		data, _ := docs.FS.ReadFile(p.File) // it is embedded
+		section, n := "", 0
+	lines:
+		for line := range strings.Lines(string(data)) {
+			n++
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "#") {
+				section = strings.TrimSpace(strings.TrimLeft(line, "#"))
+			}
+			for _, word := range words {
+				if !word.MatchString(line) {
+					continue lines
+				}
+			}
+			found = append(found, docFound{p.Name, section, n, line})
+		}
+	}
+	return found, words
 }
 
 // around returns a part of a line around a place in it, of about n bytes.

@@ -34,6 +34,11 @@ func TestDocsAreInTheProgram(t *testing.T) {
 	p.run("", "docs", "a", "b").want(exit.BadUsage, "usage: perdure docs [TOPIC]")
 	p.run("", "docs", "a", "--search", "b").want(exit.BadUsage, "usage: perdure docs [TOPIC], or")
 	p.run("", "docs", "--search", "LEASE frozen").want(exit.OK, "concepts\n  Workers and leases: ")
+	p.run("", "docs", "search", "lease").want(exit.BadUsage, "--search WORD")
+	if r := p.run("", "docs", "--search", "lease").want(exit.OK, "A lease"); strings.Contains(r.out, "Please") {
+		t.Errorf("it finds lease inside other words:\n%s", r.out)
+	}
+	p.run("", "docs", "--search", "stgreSQ").want(exit.OK, "PostgreSQL") // inside words only
 	p.run("", "docs", "--search", "xylophone").want(exit.NotFound, "no page has xylophone")
 	for _, args := range [][]string{{"docs"}, {"docs", "concepts"}, {"docs", "--search", "lease"}, {"docs", "--search", "xylophone"}} {
 		if r := p.run("", append(args, "--json")...).want(exit.OK); !json.Valid([]byte(r.out)) {

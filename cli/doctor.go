@@ -2,12 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -15,14 +11,11 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
-	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
-	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
-	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/spf13/cobra"
 )
 
@@ -169,6 +162,7 @@ const (
 
 // askServer checks a server from outside.
 func (d *doctor) askServer(ctx context.Context) {
+	d.app.conn.Attempts = -1 // it says what is, and does not wait for what will be
 	l, err := d.app.conn.Dial(d.app.conn.Server, d.app.conn.GivenToken())
 	if err != nil {
 		d.note("server", broken, "give its address, such as http://127.0.0.1:7373", "%v", err)
@@ -183,70 +177,30 @@ func (d *doctor) askServer(ctx context.Context) {
 		return
 	}
 	took := time.Since(begin)
-	if _, err := client.Do(ctx, l.Client, api.ReadyGet, api.Nothing{}); err != nil {
-		d.note("ready", broken, "look at the log of the server", "it is not ready: %v", err)
+	_, unready := client.Do(ctx, l.Client, api.ReadyGet, api.Nothing{})
+	if unready != nil {
+		d.note("ready", broken, "mend what it says, or look at the log of the server", "it is not ready: %v", unready)
 	}
 	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
-	if err != nil {
+	switch {
+	case errors.Is(err, api.ErrUnauthorized), errors.Is(err, api.ErrScope):
 		d.note("server", broken, "give a token that may read, with --token or $PERDURE_TOKEN", "it answers, but %v", err)
+	case err != nil && unready == nil: // or else it is the same
+		d.note("server", broken, "look at the log of the server", "it answers, but %v", err)
+	}
+	if err != nil {
 		return
 	}
 	d.note("server", fine, "", "%s answers in %v, version %s, up for %v", d.app.conn.Server, round(took), stats.Version, time.Duration(stats.Uptime)*time.Second)
+	d.warnings(stats.Warnings)
 	d.workers(stats)
 	d.moved(ctx, l.Client, stats)
 }
 
-// openStore checks the store that the flags name, or that of dev.
-func (d *doctor) openStore(ctx context.Context) {
-	url := d.app.conn.Store
-	if url == "" {
-		url = link.DevURL
-		if _, err := os.Stat(link.DevFile); err != nil {
-			d.note("store", poor, "perdure dev creates one; name another with --store or --server", "there is none in ./%s", link.DevFolder)
-			d.disk(".")
-			return
-		}
-	}
-	folder := link.Folder(url)
-	if file, ok := link.SQLiteFile(url); ok && !d.sqlite(file) {
-		return
-	}
-	begin := time.Now()
-	l, err := d.app.conn.Open(ctx, url)
-	if err != nil {
-		d.note("store", broken, adviceOn(err), "%v", err)
-		return
-	}
-	defer l.Close()
-	s := threads.Behind(l.Runtime).All.Store
-	d.note("store", fine, "", "%s opens in %v", link.StoreName(url), round(time.Since(begin)))
-	d.durability(s)
-	if folder != "" {
-		d.disk(folder)
-	}
-	d.probe(ctx, s)
-	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
-	if err != nil {
-		d.note("threads", broken, "the message says where the damage is", "they cannot be counted: %v", err)
-		return
-	}
-	d.workers(stats)
-	d.moved(ctx, l.Client, stats)
-	d.threads(ctx, l.Runtime)
-	d.erases(ctx, s)
-}
-
-// erases says whether erases of users were interrupted.
-func (d *doctor) erases(ctx context.Context, s store.Store) {
-	n := 0
-	for _, err := range s.List(ctx, threads.ErasingUser, "") {
-		if err != nil {
-			return // other checks say why
-		}
-		n++
-	}
-	if n > 0 {
-		d.note("erases", poor, "repeat perdure erase --user USER; a worker with the archive of the store also completes it, after some minutes", "%s of users under way, or interrupted", terminal.Count(n, "erase", "erases"))
+// warnings passes on what the store warns of.
+func (d *doctor) warnings(found []store.Warning) {
+	for _, w := range found {
+		d.note(w.Kind, poor, w.Fix, "%s", w.Detail)
 	}
 }
 
@@ -268,135 +222,6 @@ func (d *doctor) moved(ctx context.Context, c *client.Client, stats *api.Stats) 
 	}
 }
 
-// durability says what writes survive, and what could be changed.
-func (d *doctor) durability(s store.Store) {
-	advice := func(otherwise string) string {
-		if weak, ok := store.As[store.Weak](s); ok && weak.Weakness() != "" {
-			return weak.Weakness()
-		}
-		return otherwise
-	}
-	switch class := store.DurabilityOf(s); class {
-	case store.Power:
-		d.note("durability", fine, "", "an acknowledged write survives a power failure")
-	case store.Process:
-		d.note("durability", poor, advice("keep it on a disk, with the default settings"), "writes survive the death of the process, but not a power failure")
-	default:
-		d.note("durability", poor, advice("use sqlite: for data that is to last"), "nothing is sure to survive the process that holds it")
-	}
-}
-
-// adviceOn says what to do about a store that does not open.
-func adviceOn(err error) string {
-	switch {
-	case errors.Is(err, store.ErrScheme):
-		return "check the URL; if it is right, use a program of your own that links the driver and calls cli.Main"
-	case errors.Is(err, store.ErrLocked):
-		return "another process holds it: stop that process, or wait until it is done"
-	case errors.Is(err, store.ErrUnavailable):
-		return "it is not ready, or cannot be reached: the message says why"
-	case errors.Is(err, store.ErrKey):
-		return "it is sealed: only a program that has its keys opens it"
-	case errors.Is(err, store.ErrNewer):
-		return "use the version that wrote it, or a newer one"
-	case errors.Is(err, store.ErrForeign):
-		return "it holds something else: check the URL"
-	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "readonly"):
-		return "let this user write to the file and to its folder"
-	}
-	return "check the URL, and that this user may read and write there"
-}
-
-// sqlite checks a database from outside, before the store opens it.
-func (d *doctor) sqlite(file string) bool {
-	info, err := os.Stat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		d.note("store", broken, "check the path; perdure dev and perdure serve create a new one", "there is no file %s", file)
-		return false
-	case err != nil:
-		d.note("store", broken, "check the path, and who may read it", "%v", err)
-		return false
-	case exposed(file, info):
-		d.note("privacy", poor, "chmod o-rwx "+file+", or keep it in a folder of your own", "%s can be read by everyone on this machine", file)
-	}
-	checks := []string{"PRAGMA journal_mode", "SELECT sqlite_version()"}
-	if info.Size() <= doctorFile {
-		checks = append(checks, "PRAGMA quick_check(1)")
-	}
-	said, err := sqlitestore.Inspect(file, checks...)
-	if err == nil && strings.Contains(said[0], "not a database") { // the answer to the first question
-		err = errors.New(file + " is not a SQLite database")
-	}
-	if err != nil {
-		d.note("sqlite", broken, "it may not be a database, or may belong to somebody else", "%v", err)
-		return false
-	}
-	status, fix, detail := fine, "", fmt.Sprintf("%s, %d KiB, journal mode %s, SQLite %s", file, info.Size()>>10, said[0], said[1])
-	if said[0] != "wal" {
-		status, fix = poor, "let perdure open it for writing: it sets wal itself"
-	}
-	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > doctorFile {
-		status, fix = poor, "a program keeps a transaction open and blocks others; find it and stop it"
-		detail += fmt.Sprintf(", and a WAL of %d MiB", wal.Size()>>20)
-	}
-	if len(said) > 2 && said[2] != "ok" {
-		status, fix = broken, "restore it from a backup, or export what can be read with perdure export"
-		detail += ": " + said[2]
-	}
-	d.note("sqlite", status, fix, "%s", detail)
-	return true
-}
-
-// exposed reports whether everyone on this machine can read a file.
-func exposed(file string, info fs.FileInfo) bool {
-	if runtime.GOOS == "windows" || info.Mode().Perm()&0o004 == 0 {
-		return false
-	}
-	folder, err := os.Stat(filepath.Dir(file))
-	return err == nil && folder.Mode().Perm()&0o001 != 0
-}
-
-// probe writes, reads and removes a cell and a journal.
-func (d *doctor) probe(ctx context.Context, s store.Store) {
-	name := "doctor/" + rand.Text()
-	begin := time.Now()
-	version, err := s.Put(ctx, name, []byte("probe"), "")
-	put := time.Since(begin)
-	if err == nil {
-		var cell store.Cell
-		if cell, err = s.Get(ctx, name); err == nil && string(cell.Value) != "probe" {
-			err = fmt.Errorf("a cell was read back as %q", cell.Value)
-		}
-		err = errors.Join(err, s.Delete(ctx, name, version))
-	}
-	begin = time.Now()
-	if err == nil {
-		_, err = store.AppendOnce(ctx, s, name, 0, []byte("probe"))
-	}
-	added := time.Since(begin)
-	if err == nil {
-		var entries []store.Entry
-		if entries, err = store.ReadAll(ctx, s, name, 0); err == nil && (len(entries) != 1 || string(entries[0].Data) != "probe") {
-			err = fmt.Errorf("a journal with 1 entry was read back with %d", len(entries))
-		}
-		err = errors.Join(err, s.Drop(ctx, name))
-	}
-	if err != nil {
-		fix := "check free space, permissions, and that no other program holds the store"
-		if errors.Is(err, store.ErrUnavailable) {
-			fix = adviceOn(err)
-		}
-		d.note("writing", broken, fix, "%v", err)
-		return
-	}
-	status, fix := fine, ""
-	if max(put, added) > time.Second {
-		status, fix = poor, "each step waits for a write: use a faster disk, or find out what keeps it busy"
-	}
-	d.note("writing", status, fix, "a cell took %v, an append %v", round(put), round(added))
-}
-
 // workers checks whether a worker executes what is to be done.
 func (d *doctor) workers(stats *api.Stats) {
 	due := stats.Statuses[string(perdure.Queued)] + stats.Statuses[string(perdure.Running)]
@@ -414,54 +239,6 @@ func (d *doctor) workers(stats *api.Stats) {
 		status, fix = poor, "perdure threads --status blocked (or quarantined), perdure show THREAD says why"
 	}
 	d.note("threads", status, fix, "%d, of them %d blocked or quarantined; %d open asks", stats.Threads, stuck, stats.Asks)
-}
-
-// threads compares the newest summaries with the journals that they summarize.
-func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
-	ctx, cancel := context.WithTimeout(ctx, doctorTime)
-	defer cancel()
-	looked, behind := 0, 0
-	for s, err := range rt.List(ctx, perdure.ListOptions{Limit: doctorThreads}) {
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			d.note("journals", broken, "the message says where the damage is", "the list of threads ends early: %v", err)
-			return
-		}
-		t, err := rt.Get(ctx, s.ID)
-		switch {
-		case ctx.Err() != nil:
-		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased), errors.Is(err, perdure.ErrArchived): // meanwhile
-		case err != nil:
-			d.note("journals", broken, "perdure fork "+s.ID+" --at N makes a thread of the part that is good", "thread %s: %v", s.ID, err)
-			return
-		case t.Status != s.Status && time.Since(t.Updated) > time.Minute:
-			behind++
-		}
-		looked++
-	}
-	if behind > 0 {
-		d.note("journals", poor, "workers repair that by themselves after a while", "of %d threads, %d are listed with an old status", looked, behind)
-		return
-	}
-	d.note("journals", fine, "", "%d threads read, all as they are listed", looked)
-}
-
-// disk checks how much space is left.
-func (d *doctor) disk(folder string) {
-	free, err := freeSpace(folder)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-	case err != nil:
-		d.note("disk", poor, "", "%v", err)
-	case free < 100<<20:
-		d.note("disk", broken, "free some space: a store on a full disk accepts no writes", "%d MiB are free in %s", free>>20, folder)
-	case free < 1<<30:
-		d.note("disk", poor, "free some space before the disk is full", "%d MiB are free in %s", free>>20, folder)
-	default:
-		d.note("disk", fine, "", "%d GiB are free in %s", free>>30, folder)
-	}
 }
 
 func round(t time.Duration) time.Duration {

@@ -134,17 +134,31 @@ func (a *app) eraseUser(ctx context.Context, l *link.Link, u *userErase) error {
 	if err := a.sure(ctx, u.yes, fmt.Sprintf("erase everything of user %s for good: %s", safe.Label(u.user), userData(n))); err != nil {
 		return err
 	}
-	rc, err := l.Client.EraseUser(ctx, u.user, perdure.EraseUserOptions{Reason: u.reason})
-	if err != nil {
+	var rc *perdure.Receipt
+	var failed error
+	erase := func(w io.Writer) error {
+		if rc, failed = l.Client.EraseUser(ctx, u.user, perdure.EraseUserOptions{Reason: u.reason}); failed != nil {
+			return failed
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(rc)
+	}
+	if u.output != "" {
+		_, err = saveFile(u.output, erase) // a file that cannot be written is no reason to erase anything
+	} else {
+		err = erase(io.Discard)
+	}
+	switch {
+	case failed != nil:
 		if ctx.Err() == nil {
 			a.hint("do it again to continue: %s", a.command("erase", "--user "+safe.Argument(u.user)))
 		}
+		return failed
+	case err != nil && rc != nil:
+		return &exit.Error{Code: exit.Code(err), Err: err, Next: "the user is erased; the receipt: " + a.command("receipt show", "", u.user)}
+	case err != nil:
 		return err
-	}
-	if u.output != "" {
-		if err := saveReceipt(u.output, rc); err != nil {
-			return err
-		}
 	}
 	if a.term.JSON {
 		return a.term.PrintJSON(rc)
@@ -154,15 +168,6 @@ func (a *app) eraseUser(ctx context.Context, l *link.Link, u *userErase) error {
 		a.hint("the receipt: %s", a.command("receipt show", "", u.user))
 	}
 	return nil
-}
-
-func saveReceipt(name string, rc *perdure.Receipt) error {
-	_, err := saveFile(name, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(rc)
-	})
-	return err
 }
 
 func receiptCommand(a *app) *cobra.Command {
@@ -194,8 +199,8 @@ func (a *app) verifyReceipt(name string, exports []string) error {
 	}
 	defer f.Close()
 	rc, err := perdure.VerifyReceipt(f)
-	if err != nil {
-		return err
+	if err != nil { // what the receipt is, not how it was named
+		return &exit.Error{Code: exit.Failed, Err: err}
 	}
 	for _, export := range exports {
 		if err := covered(a, rc, export); err != nil {

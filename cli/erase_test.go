@@ -61,7 +61,9 @@ func TestEraseUser(t *testing.T) {
 		p.run("", "erase", "--user", "", "--yes").want(exit.BadUsage)
 		p.run("", "erase", "--user", "ann", "--dry-run").want(exit.OK, "2 threads")
 		p.run("", "erase", "--user", "ann").want(exit.BadUsage, "erase everything of user ann for good: 2 threads: confirm it with --yes")
-		p.run("", "receipt", "show", "ann").want(exit.Conflict)
+		p.run("", "receipt", "show", "ann").want(exit.NotFound, "nothing of this user was erased")
+		p.run("", "erase", "--user", "ann", "--yes", "-o", filepath.Join(dir, "none", "receipt.json")).want(exit.Failed, "no such file")
+		p.run("", "erase", "--user", "ann", "--dry-run").want(exit.OK, "2 threads")
 		p.run("", "erase", "--user", "ann", "--yes", "-o", receipt).want(exit.OK, "erased: 2 threads")
 		if r := p.run("", "threads"); strings.Contains(r.out, "copy") || !strings.Contains(r.out, "b   wait") {
 			t.Errorf("left are\n%s", r.out)
@@ -73,6 +75,9 @@ func TestEraseUser(t *testing.T) {
 		p.run("", "receipt", "verify", receipt, export).want(exit.OK, "2 threads")
 		other := filepath.Join(dir, "b.jsonl")
 		p.run("", "export", "b", "-o", other).want(exit.OK)
+		if r := p.run("", "export", "b", "-o", "-"); !strings.HasPrefix(r.out, "{") {
+			t.Errorf("an export to the standard output is %.80q", r.out)
+		}
 		p.run("", "receipt", "verify", receipt, other).want(exit.Failed, "does not cover thread b")
 		raw, err := os.ReadFile(receipt)
 		if err != nil || strings.Contains(string(raw), "ann") {
@@ -81,6 +86,7 @@ func TestEraseUser(t *testing.T) {
 		if err := os.WriteFile(receipt, []byte(strings.Replace(string(raw), `"threads": 2`, `"threads": 1`, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.run("", "receipt", "verify", receipt).want(exit.BadUsage, "signature")
+		p.run("", "receipt", "verify", receipt).want(exit.Failed, "signature")
+		p.run("", "receipt", "verify", export).want(exit.Failed, "this is no receipt")
 	})
 }

@@ -107,6 +107,12 @@ func TestEventsAreChosen(t *testing.T) {
 		if !strings.HasSuffix(all, later) || strings.Count(all, "\n") != strings.Count(later, "\n")+1 {
 			t.Errorf("after 1 there is\n%s\nof\n%s", later, all)
 		}
+		if one := p.run("", "events", "t", "--after", "1", "--limit", "1").want(exit.OK).out; one == "" || !strings.HasPrefix(later, one) || strings.Count(one, "\n") != 1 {
+			t.Errorf("the first after 1 is\n%s\nof\n%s", one, later)
+		}
+		if one := p.run("", "events", "t", "-f", "--limit", "1").want(exit.OK).out; one == "" || !strings.HasPrefix(all, one) || strings.Count(one, "\n") != 1 {
+			t.Errorf("followed, the first is\n%s\nof\n%s", one, all)
+		}
 		p.run("", "events", "t", "--after", "999").want(exit.BadUsage, "it ends at 9")
 		p.run("", "events", "t", "--after", "x").want(exit.BadUsage, "--after")
 		newest := p.run("", "events", "t", "--run", "newest").want(exit.OK, "two").out

@@ -34,7 +34,7 @@ func exportCommand(a *app) *cobra.Command {
 			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.export(ctx, l, in, to) })
 		},
 	}
-	c.Flags().StringVarP(&to, "output", "o", "", "file to write; it must not exist")
+	c.Flags().StringVarP(&to, "output", "o", "", "file to write, which must not exist; - is the standard output")
 	c.Flags().BoolVar(&in.Redact, "redact", false, "leave out the contents of entries; the file can still be verified")
 	return c
 }
@@ -45,6 +45,9 @@ func (a *app) export(ctx context.Context, l *link.Link, in api.ExportThread, to 
 		return err
 	}
 	defer body.Close()
+	if to == "-" {
+		to = ""
+	}
 	if to == "" && terminal.IsTerminal(a.term.Out) {
 		return a.exportToTerminal(body)
 	}

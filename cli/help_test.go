@@ -118,6 +118,8 @@ func TestShellsComplete(t *testing.T) {
 			{[]string{"answer", ""}, "Buy tea?\n"},
 			{[]string{"completion", "z"}, "zsh\n"},
 			{[]string{"pau"}, "pause\t"},
+			{[]string{"threads", "--status", "q"}, "queued\nrunning\n"},
+			{[]string{"bulk", "erase", "--status", ""}, "failed\n"},
 		} {
 			// The flags that say where have to stand before what is completed.
 			args := append(append([]string{cobra.ShellCompRequestCmd}, p.flags...), c.args...)
@@ -125,6 +127,9 @@ func TestShellsComplete(t *testing.T) {
 			if !strings.Contains(r.out, c.want) {
 				t.Errorf("%v is completed to %q, want %q", c.args, r.out, c.want)
 			}
+		}
+		for _, status := range statuses {
+			p.run("", "threads", "--status", status).want(exit.OK)
 		}
 		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 			if r := p.run("", "completion", shell).want(exit.OK); !strings.Contains(r.out, "perdure") {

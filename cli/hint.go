@@ -103,6 +103,7 @@ func (a *app) message(err error) string {
 	if away, ok := errors.AsType[*perdure.ArchivedError](err); ok {
 		text = strings.Replace(text, "perdure unarchive "+away.Thread, a.command("unarchive", "", away.Thread), 1)
 	}
+	text = strings.Replace(text, "perdure flows --json", a.command("flows", "--json"), 1)
 	next := ""
 	for _, h := range advice {
 		if errors.Is(err, h.err) {

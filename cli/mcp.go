@@ -31,7 +31,7 @@ the texts that it reads make it try, it cannot start runs or answer asks.`,
 		Args:    arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.conn.By = cmp.Or(a.conn.By, "mcp")
-			a.conn.Hasty = true          // the agent decides whether to wait
+			a.conn.Attempts = 4          // for a second: the agent decides whether to wait
 			if a.term.Out == os.Stdout { // what flows print must not get between messages
 				defer func(out *os.File) { os.Stdout = out }(os.Stdout)
 				os.Stdout = os.Stderr

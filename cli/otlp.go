@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/server"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 )
 
@@ -22,7 +23,7 @@ type sendFlags struct {
 }
 
 func (s *sendFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.url, "otlp", "", "send traces to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
+	f.StringVar(&s.url, "otlp", "", "send traces, logs and metrics to the OpenTelemetry collector at this URL, such as http://127.0.0.1:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.BoolVar(&s.content, "otlp-content", false, "send prompts, replies, and arguments and results of tools too")
 }
 
@@ -31,6 +32,7 @@ type sending struct {
 	telemetry.Telemetry              // nil: none
 	log                 *slog.Logger // of the command
 	metrics             *server.Metrics
+	options             telemetry.Options
 }
 
 // open begins to send, if the flags or the environment say so.
@@ -50,23 +52,31 @@ func (s *sendFlags) open(ctx context.Context, a *app) (*sending, error) {
 	case telemetry.Open == nil:
 		return &sending{log: log}, nil
 	}
-	t, err := telemetry.Open(ctx, telemetry.Options{URL: s.url, Service: a.shellName(), Version: version(), Content: s.content, Logger: log})
+	o := telemetry.Options{URL: s.url, Service: a.shellName(), Version: version(), Content: s.content, Logger: log}
+	t, err := telemetry.Open(ctx, o)
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
-	return &sending{t, slog.New(t.LogHandler(log.Handler())), nil}, nil
+	return &sending{Telemetry: t, log: slog.New(t.LogHandler(log.Handler())), options: o}, nil
 }
 
-// observer returns the observer of a worker. Log says whether its transitions are
-// logged.
-func (s *sending) observer(log bool) perdure.Observer {
+// collect also sends what a collector collects, until stop is called, which sends the
+// last of it: call it before the store is closed.
+func (s *sending) collect(ctx context.Context, from prometheus.Collector) (stop func(), err error) {
+	if s.Telemetry == nil || telemetry.SendMetrics == nil {
+		return func() {}, nil
+	}
+	end, err := telemetry.SendMetrics(ctx, s.options, from)
+	return func() { atMost(end) }, err
+}
+
+// observer returns the observer of a worker, which logs its transitions.
+func (s *sending) observer() perdure.Observer {
 	var all []perdure.Observer
 	if s.Telemetry != nil {
 		all = append(all, s.Telemetry)
 	}
-	if log {
-		all = append(all, newTransitions(s.log)) // with the contexts that have spans
-	}
+	all = append(all, newTransitions(s.log)) // with the contexts that have spans
 	if s.metrics != nil {
 		all = append(all, s.metrics)
 	}
@@ -85,10 +95,14 @@ func (s *sending) serves(o *server.Options) {
 const maxSend = 2 * time.Second
 
 func (s *sending) close() {
-	if s.Telemetry == nil {
-		return
+	if s.Telemetry != nil {
+		atMost(s.Shutdown)
 	}
+}
+
+// atMost calls what sends the rest. It has logged what could not be sent.
+func atMost(end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxSend)
 	defer cancel()
-	_ = s.Shutdown(ctx) // it has logged what could not be sent
+	_ = end(ctx)
 }

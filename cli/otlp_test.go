@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -15,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/otel"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A program that does not link the exporter says so, and what to do.
@@ -65,11 +67,11 @@ func TestTransitionsNameTheTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := otel.New(otel.Options{})
 		var lines bytes.Buffer
-		s := &sending{tel, slog.New(tel.LogHandler(slog.NewTextHandler(&lines, nil))), nil}
+		s := &sending{Telemetry: tel, log: slog.New(tel.LogHandler(slog.NewTextHandler(&lines, nil)))}
 		flow := perdure.NewFlow("f", func(ctx context.Context, _ int) (bool, error) {
 			return perdure.Ask[bool](ctx, "q", perdure.Question{Prompt: "Yes?"})
 		})
-		k := kit.New(t, nil, perdure.Options{Observer: s.observer(true)}, flow)
+		k := kit.New(t, nil, perdure.Options{Observer: s.observer()}, flow)
 		k.StartOn("t", "f", 1)
 		run := k.WaitFor("t", perdure.Suspended)
 		kit.NoErr(t, k.AnswerAsk(run.Asks[0].ID, perdure.Answer{Value: true}))
@@ -84,4 +86,65 @@ func TestTransitionsNameTheTrace(t *testing.T) {
 			t.Errorf("the lines with a trace are %q, of %d traces:\n%s", said, len(traces), &lines)
 		}
 	})
+}
+
+// What is sent at the end is what was true while the store was open.
+func TestTheLastMetricsAreTrue(t *testing.T) {
+	telemetry.Open = func(context.Context, telemetry.Options) (telemetry.Telemetry, error) {
+		return otel.New(otel.Options{}), nil
+	}
+	defer func() { telemetry.Open, telemetry.SendMetrics = nil, nil }()
+	for _, command := range []string{"serve", "dev"} {
+		p := stored(t)
+		ctx, stop := context.WithCancel(t.Context())
+		sent := map[string]float64{}
+		telemetry.SendMetrics = func(_ context.Context, _ telemetry.Options, from prometheus.Collector) (func(context.Context) error, error) {
+			stop()
+			return func(context.Context) error {
+				all := prometheus.NewRegistry()
+				all.MustRegister(from)
+				families, err := all.Gather()
+				for _, f := range families {
+					sent[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+				}
+				return err
+			}, nil
+		}
+		r := p.runIn(ctx, "", command, "--addr", "127.0.0.1:0", "--otlp", "http://127.0.0.1:4318").want(exit.OK)
+		if _, counted := sent["perdure_asks_open"]; sent["perdure_store_up"] != 1 || !counted || strings.Contains(r.err, "ERROR") {
+			t.Errorf("%s sends %v at its end and logs %s", command, sent, r.err)
+		}
+	}
+}
+
+// stopAt is a handler of logs that calls a function at a message.
+type stopAt struct {
+	slog.Handler
+	message string
+	stop    func()
+}
+
+func (h stopAt) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		h.stop()
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// A worker logs what becomes of runs, as serve does.
+func TestWorkerLogsTransitions(t *testing.T) {
+	p := stored(t)
+	p.run("", "run", "echo", "tea", "--detach", "--thread", "t").want(exit.OK)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var lines buffer
+	p.setUp = func(a *app) {
+		a.opts.Runtime.Logger = slog.New(stopAt{slog.NewTextHandler(&lines, nil), "run ended", stop})
+	}
+	p.runIn(ctx, "", "worker").want(exit.OK)
+	for _, line := range []string{`msg="run claimed" thread=t`, `msg="run ended" thread=t`} {
+		if !strings.Contains(lines.String(), line) {
+			t.Errorf("the log has no %s:\n%s", line, &lines)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,7 @@ answer or a signal.`,
 		if !flags.Changed("watch") {
 			f.watch = a.term.Live(a.term.Err)
 		}
+		a.conn.Begin = slices.Contains(a.flowNames(), f.q.Flow)
 		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.start(ctx, l, &f) })
 	}
 	return c

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -23,6 +24,11 @@ func TestScheduleCommands(t *testing.T) {
 		p.run("", "schedules", "add", "late", "echo", "tea", "--cron", "0 0 30 2 *").want(exit.BadUsage, "no such day")
 		p.run("", "run", "echo", "tea", "--metadata", "perdure.schedule=tea").want(exit.BadUsage, "is the runtime's own")
 		p.run("", "schedules", "run", "tea", "--key", "k").want(exit.OK)
+		for line := range strings.Lines(p.run("", "schedules", "add", "--help").want(exit.OK).out) {
+			if len(line) > 100 && !strings.HasPrefix(line, " ") { // flags and examples are to be pasted
+				t.Errorf("a long line in the help: %s", line)
+			}
+		}
 		p.run("", "schedules", "pause", "tea").want(exit.OK, "paused")
 		p.run("", "schedules", "show", "tea").want(exit.OK, "started by hand, thread ", "perdure schedules resume")
 		p.run("", "schedules", "resume", "tea").want(exit.OK, "active")

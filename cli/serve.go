@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/docs"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/server/adk"
 	"github.com/perdure/perdure/server/agentkit"
@@ -82,7 +83,7 @@ listens, is not ready, and tries again until it is.`,
 			defer sent.close()
 			log := sent.log
 			sent.metrics = server.NewMetrics()
-			o.Logger, o.Observer = log, sent.observer(true)
+			o.Logger, o.Observer = log, sent.observer()
 			so := a.serverOptions(log)
 			sent.serves(&so)
 			so.Hosts, so.Origins = append(slices.Clone(so.Hosts), hosts...), append(slices.Clone(so.Origins), origins...)
@@ -109,7 +110,10 @@ listens, is not ready, and tries again until it is.`,
 				}
 			}
 			var known []server.Authenticator
-			if tokens != "" && so.Auth == nil {
+			if so.Auth != nil {
+				known = append(known, so.Auth)
+			}
+			if tokens != "" {
 				file, err := server.TokenFile(tokens)
 				if err != nil {
 					return exit.Usage(err)
@@ -145,9 +149,13 @@ listens, is not ready, and tries again until it is.`,
 			}
 			defer closeStore()
 			if auth == "store" {
-				known = append(known, server.NewTokens(rt))
+				held := server.NewTokens(rt)
+				if some, err := held.Exist(c.Context()); err == nil && !some && len(known) == 0 {
+					log.Warn("there is no token yet, and nobody gets in without one", "create", a.program()+" token create me --scopes admin --store "+safe.Quote(link.WithoutPassword(url)))
+				}
+				known = append(known, held)
 			}
-			if so.Auth == nil && len(known) > 0 {
+			if len(known) > 0 {
 				so.Auth = server.Any(known...)
 			}
 			if !authed {
@@ -155,6 +163,11 @@ listens, is not ready, and tries again until it is.`,
 			}
 			warnOfKeys(c.Context(), rt, log)
 			s.rt, s.api, s.faces = rt, server.New(rt, so), so.Faces
+			stopMetrics, err := sent.collect(c.Context(), s.api.Collector())
+			if err != nil {
+				return err
+			}
+			defer stopMetrics()
 			if worker {
 				logRules(log, o.Retention)
 			}
@@ -356,10 +369,10 @@ address may read /metrics there.`,
 				return err
 			}
 			defer sent.close()
-			if metrics != "" {
+			if metrics != "" || sent.Telemetry != nil {
 				sent.metrics = server.NewMetrics()
 			}
-			o.Logger, o.Observer = sent.log, sent.observer(false)
+			o.Logger, o.Observer = sent.log, sent.observer()
 			rt, closeStore, err := a.awaitRuntime(c.Context(), url, o, new(atomic.Pointer[error]))
 			if err != nil {
 				return untilStopped(c.Context(), err)
@@ -371,6 +384,13 @@ address may read /metrics there.`,
 					return err
 				}
 				defer stop()
+			}
+			if sent.metrics != nil {
+				stopMetrics, err := sent.collect(c.Context(), sent.metrics)
+				if err != nil {
+					return err
+				}
+				defer stopMetrics()
 			}
 			warnOfKeys(c.Context(), rt, o.Logger)
 			logRules(o.Logger, o.Retention)

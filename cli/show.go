@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/store"
 	"github.com/spf13/cobra"
 )
 
@@ -90,6 +91,7 @@ func (a *app) show(ctx context.Context, l *link.Link, thread, run string, most i
 		h.Add(&e)
 	}
 	a.head(t)
+	a.storeWarns(ctx, l, t)
 	if t.Earlier > 0 && run == "" {
 		a.term.Print("\n" + a.term.Style(terminal.Dim, terminal.Count(t.Earlier, "earlier run", "earlier runs")+"; "+a.command("show", "--runs 0", t.ID)+" shows all") + "\n")
 	}
@@ -127,6 +129,23 @@ func (a *app) whyUntil(w *perdure.Why) string {
 		what = "next attempt at"
 	}
 	return " (" + what + " " + a.term.When(w.Until) + ")"
+}
+
+// storeWarns says that the store has no space left, or little, if that may be why a
+// thread does not move.
+func (a *app) storeWarns(ctx context.Context, l *link.Link, t *perdure.Thread) {
+	if t.Status != perdure.Running && t.Status != perdure.Queued {
+		return
+	}
+	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
+	if err != nil {
+		return // it may not be for this caller
+	}
+	for _, w := range stats.Warnings {
+		if w.Kind == store.WarnSpace {
+			a.term.Printf("%-8s %s\n", "store", a.term.Style(terminal.Amber, safe.Line(w.Detail)+"; "+safe.Line(w.Fix)))
+		}
+	}
 }
 
 // head prints what is known about a thread as a whole.
@@ -227,6 +246,7 @@ func eventsCommand(a *app) *cobra.Command {
 	var follow, deltas bool
 	var o client.FollowOptions
 	var after string
+	var limit int
 	c := &cobra.Command{
 		Use:   "events THREAD",
 		Short: "list a thread's events, or follow them",
@@ -242,6 +262,7 @@ With --json each event is a line of JSON.`,
 	c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also show what is being written, before it is recorded")
 	c.Flags().StringVar(&after, "after", "", "only events after this `sequence`")
 	c.Flags().StringVar(&o.Run, "run", "", "only events of this run, or of the newest")
+	c.Flags().IntVar(&limit, "limit", 0, "how many to show; 0 means all")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o.NoDeltas = !deltas
 		if after != "" {
@@ -252,16 +273,16 @@ With --json each event is a line of JSON.`,
 		}
 		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 			if follow {
-				return a.follow(ctx, l, args[0], o)
+				return a.follow(ctx, l, args[0], o, limit)
 			}
-			return a.events(ctx, l, args[0], o)
+			return a.events(ctx, l, args[0], o, limit)
 		})
 	}
 	return c
 }
 
-// events prints the events that are there.
-func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
+// events prints the events that are there, up to a limit unless that is 0.
+func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.FollowOptions, limit int) error {
 	if o.Run != "" {
 		run, err := l.Client.GetRun(ctx, thread, o.Run)
 		if err != nil {
@@ -276,18 +297,27 @@ func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.
 		if err := a.event(&e); err != nil {
 			return err
 		}
+		if limit--; limit == 0 {
+			break
+		}
 	}
 	return ctx.Err()
 }
 
-// follow prints events as they arrive.
-func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
+// follow prints events as they arrive, up to a limit unless that is 0.
+func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.FollowOptions, limit int) error {
 	for u, err := range l.Client.Follow(ctx, thread, o) {
 		if err == nil {
 			err = a.printUpdate(u)
 		}
 		if err != nil {
 			return err
+		}
+		if u.Event == nil {
+			continue
+		}
+		if limit--; limit == 0 {
+			break
 		}
 	}
 	return ctx.Err()

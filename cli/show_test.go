@@ -3,13 +3,18 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/store"
 )
 
 // TestAGroupThatFailedFast shows which branch failed, and what was closed by it.
@@ -55,6 +60,27 @@ func TestARunThatStandsNamesTheRemedy(t *testing.T) {
 		a.runNext(&perdure.Run{ID: "r", Thread: "t", Status: status})
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "next") != (want != "") {
 			t.Errorf("of a run that is %s it says:\n%s", status, out.String())
+		}
+	}
+}
+
+// TestShowNamesAFullStore beside a thread that should move, and only there.
+func TestShowNamesAFullStore(t *testing.T) {
+	answers := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", api.TypeJSON)
+		_ = json.NewEncoder(w).Encode(api.Stats{Warnings: []store.Warning{{Kind: store.WarnNode, Detail: "another"}, {Kind: store.WarnSpace, Detail: "20 of 20 are in use", Fix: "raise it"}}})
+	})
+	site := httptest.NewServer(answers)
+	defer site.Close()
+	for status, want := range map[perdure.Status]string{perdure.Running: "store    20 of 20 are in use; raise it\n", perdure.Queued: "store    20 of 20 are in use; raise it\n", perdure.Suspended: "", perdure.Succeeded: ""} {
+		var out bytes.Buffer
+		a := testApp(terminal.Terminal{Out: &out})
+		l, err := a.conn.Dial(site.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.storeWarns(t.Context(), l, &perdure.Thread{Status: status}); out.String() != want {
+			t.Errorf("of a thread that is %s it says %q, want %q", status, out.String(), want)
 		}
 	}
 }

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
@@ -58,20 +61,32 @@ func (a *app) threads(page *api.ThreadPage) error {
 // controlCommand returns a command that controls a run.
 func controlCommand(name, example string, op api.Op[api.ControlRun, perdure.Run]) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
-		c := operation(a, name+" THREAD [RUN]", example, op, (*app).changed)
+		show := (*app).changed
+		if name == "pause" {
+			show = (*app).paused
+		}
+		c := operation(a, name+" THREAD [RUN]", example, op, show)
 		c.Long += "\n\nWithout RUN, it works on the thread's newest run."
 		return c
 	}
 }
 
 func resumeCommand(a *app) *cobra.Command {
-	return operation(a, "resume THREAD [RUN]", "  perdure resume trip-7", api.RunsResume, func(a *app, r *api.Resumed) error {
-		if !r.Resumed {
+	return operate(a, "resume THREAD [RUN]", "  perdure resume trip-7", api.RunsResume, func(_ context.Context, _ *link.Link, r *api.Resumed) error {
+		var err error
+		switch {
+		case a.term.JSON:
+			err = a.term.PrintJSON(r)
+		case r.Resumed:
+			err = a.changed(r.Run)
+		default:
 			a.term.Printf("nothing to do: %s\n", safe.Cut(safe.Line(r.Note), a.term.Room(15)))
 			a.askHints(r.Run)
-			return nil
 		}
-		return a.changed(r.Run)
+		if err == nil && !r.Resumed {
+			err = exit.Quiet(exit.Conflict)
+		}
+		return err
 	})
 }
 
@@ -85,6 +100,16 @@ func signalCommand(a *app) *cobra.Command {
 func (a *app) changed(r *perdure.Run) error {
 	status := string(r.Status)
 	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(render.StatusStyle(status), safe.Label(status)))
+	return nil
+}
+
+// paused prints what becomes of a run that was paused: one that is within a step goes on
+// until the next.
+func (a *app) paused(r *perdure.Run) error {
+	if r.Status != perdure.Running {
+		return a.changed(r)
+	}
+	a.term.Printf("run %s of thread %s pauses before its next step, or ends if it has none\n", safe.Label(r.ID), safe.Label(r.Thread))
 	return nil
 }
 

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
 )
 
@@ -49,7 +51,8 @@ func TestForkRewindAndState(t *testing.T) {
 func TestControlCommands(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		p.asked("t", "order", "tea")
-		p.run("", "resume", "t").want(exit.OK, "nothing to do", "--approve")
+		p.run("", "resume", "t").want(exit.Conflict, "nothing to do", "--approve")
+		p.run("", "resume", "t", "--json").want(exit.Conflict, `"resumed": false`)
 		p.run("", "pause", "t", "--reason", "later", "--by", "ada").want(exit.OK, "paused")
 		p.run("", "show", "t").want(exit.OK, "paused by ada: later")
 		p.run("", "resume", "t").want(exit.OK, "is")
@@ -122,4 +125,18 @@ func TestWhatIsNotAllowedHasACode(t *testing.T) {
 		a.term.Env = func(name string) string { return map[string]string{"PERDURE_TOKEN": "valid"}[name] }
 	}
 	p.run("", "threads").want(exit.OK)
+}
+
+// A run that is within a step is not paused yet.
+func TestPauseOfARunningRun(t *testing.T) {
+	for status, want := range map[perdure.Status]string{
+		perdure.Running: "run r of thread t pauses before its next step, or ends if it has none\n",
+		perdure.Paused:  "run r of thread t is paused\n",
+	} {
+		var out buffer
+		a := testApp(terminal.Terminal{Out: &out})
+		if err := a.paused(&perdure.Run{ID: "r", Thread: "t", Status: status}); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v", status, &out, err)
+		}
+	}
 }

@@ -163,6 +163,8 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 				return err
 			}
 			continue
+		case err != nil && q.op.Method != http.MethodGet:
+			return fmt.Errorf("client: the answer of %s was cut off: %w; %s", q.op.Name, err, unsure)
 		case err != nil:
 			return fmt.Errorf("client: the answer of %s was cut off: %w", q.op.Name, err)
 		case media != api.TypeJSON:

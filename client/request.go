@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -89,12 +90,15 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 				again = false
 			}
 			err = c.lost(err, refused)
+			if q.op.Method != http.MethodGet && !refused {
+				err = fmt.Errorf("%w; %s", err, unsure)
+			}
 		default:
 			c.reached.Store(true)
 			if err = c.problem(resp); err == nil {
 				return resp, nil
 			}
-			again = errors.Is(err, api.ErrStopping) && q.op.Takes == "" || resp.StatusCode >= 502 && resp.StatusCode <= 504 && q.safe
+			again = errors.Is(err, api.ErrStopping) && q.op.Takes == "" || isLost(resp.StatusCode) && q.safe
 		}
 		if q.once || !again || attempt >= c.attempts(q) {
 			if _, reported := errors.AsType[*api.Problem](err); !reported { // those say what they are about
@@ -107,6 +111,13 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 		}
 	}
 }
+
+// unsure says what may have become of a change whose answer is lost.
+const unsure = "what was asked for may have happened: it is safe to repeat it with the same idempotency key; without one, look first"
+
+// isLost reports whether a status is that of a server that cannot answer now, or of a gateway
+// that does not reach it: 502 to 504, and those that only gateways have, such as 521.
+func isLost(status int) bool { return status >= 502 && status <= 504 || status >= 520 }
 
 // attempts returns how often a request is retried.
 func (c *Client) attempts(q *request) int {
@@ -159,8 +170,8 @@ func (c *Client) problem(resp *http.Response) error {
 		return nil
 	}
 	defer resp.Body.Close()
-	if to, err := resp.Location(); err == nil && resp.StatusCode < 400 {
-		return &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s sends elsewhere: use the address %s://%s if that is right", c.base.Host, to.Scheme, to.Host)}
+	if resp.StatusCode < 400 {
+		return c.foreign(resp)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
@@ -183,16 +194,33 @@ type strangeError struct {
 
 func (e *strangeError) Error() string { return e.text }
 
-// Away reports whether a gateway answered, since it does not reach the server.
-func (e *strangeError) Away() bool { return e.status >= 502 && e.status <= 504 }
+// Away reports whether a gateway answered that the server cannot be reached now, or only
+// elsewhere.
+func (e *strangeError) Away() bool {
+	return isLost(e.status) || e.status == http.StatusTooManyRequests || e.status >= 300 && e.status < 400
+}
 
+// foreign returns the error of a response that is not of this API. It says whether a
+// change may have happened, and what to do.
 func (c *Client) foreign(resp *http.Response) error {
-	e := &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
-	if e.Away() {
-		e.text = fmt.Sprintf("the gateway at %s answers %s: it does not reach the server", c.base.Host, resp.Status)
-		if resp.Request.Method != http.MethodGet {
-			e.text += ", or has lost its answer: what was asked for may have happened"
+	e := &strangeError{status: resp.StatusCode}
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", e.status, http.StatusText(e.status)))
+	to, err := resp.Location()
+	switch {
+	case e.status >= 300 && e.status < 400 && err == nil:
+		e.text = fmt.Sprintf("the server at %s answers %s and sends elsewhere, and has not carried it out: use the address %s://%s if that is right, or let the gateway pass on the API without a login", c.base.Host, status, to.Scheme, to.Host)
+	case e.status == http.StatusTooManyRequests:
+		e.text = fmt.Sprintf("the gateway at %s answers %s, and has not passed it on: try again later", c.base.Host, status)
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+			e.text += fmt.Sprintf(", in %d s", seconds)
 		}
+	case e.Away():
+		e.text = fmt.Sprintf("the gateway at %s answers %s: it does not reach the server", c.base.Host, status)
+	default:
+		e.text = fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, status)
+	}
+	if e.status >= 500 && resp.Request.Method != http.MethodGet {
+		e.text += ", or has lost its answer; " + unsure
 	}
 	return e
 }

@@ -271,6 +271,43 @@ func TestAnswersOfOtherServersAreNamed(t *testing.T) {
 	}
 }
 
+// TestAnswersOfGateways says what happened, whether a change may have, and what to do.
+func TestAnswersOfGateways(t *testing.T) {
+	const maybe = "may have happened"
+	for status, want := range map[int]struct {
+		text  string
+		maybe bool
+	}{
+		302: {"302 Found and sends elsewhere, and has not carried it out: use the address https://login.example", false},
+		429: {"429 Too Many Requests, and has not passed it on: try again later, in 7 s", false},
+		500: {"500 Internal Server Error, which is not Perdure's API", true},
+		504: {"504 Gateway Timeout: it does not reach the server", true},
+		521: {"answers 521: it does not reach the server", true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			w := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				w.Header().Set("Location", "https://login.example/secret")
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(status)
+			}))
+			c := w.client(t, client.Options{Attempts: 2})
+			if _, err := c.Get(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), want.text) || strings.Contains(err.Error(), maybe) {
+				t.Errorf("%d of a read: %v", status, err)
+			}
+			if repeats := status > 500; repeats != (asked == 3) {
+				t.Errorf("%d: a read was sent %d times", status, asked)
+			}
+			asked = 0
+			err := c.Pause(t.Context(), "t", "r", perdure.Note{})
+			if err == nil || !strings.Contains(err.Error(), want.text) || strings.Contains(err.Error(), maybe) != want.maybe || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%d of a write: %v", status, err)
+			}
+		})
+	}
+}
+
 func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 	const seven = 7
 	seq := uint64(seven)

@@ -48,13 +48,13 @@ var names = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// plain returns an expression with its fields alone, in capitals.
+// plain returns an expression with its fields alone.
 func plain(expr string) string {
 	expr = strings.TrimSpace(expr)
 	if full, ok := names[strings.ToLower(expr)]; ok {
 		return full
 	}
-	return strings.ToUpper(strings.Join(strings.Fields(expr), " "))
+	return strings.Join(strings.Fields(expr), " ")
 }
 
 // maxExpr is how many bytes an expression may have.
@@ -85,7 +85,7 @@ func (Expressions) Check(expr string) error {
 	return nil
 }
 
-var partRe = regexp.MustCompile(`^(?:\*|([A-Z0-9]+)(?:-([A-Z0-9]+))?)(?:/([0-9]+))?$`)
+var partRe = regexp.MustCompile(`^(?:\*|([A-Za-z0-9]+)(?:-([A-Za-z0-9]+))?)(?:/([0-9]+))?$`)
 
 func checkPart(part string, low, high int, names []string) error {
 	m := partRe.FindStringSubmatch(part)
@@ -94,7 +94,7 @@ func checkPart(part string, low, high int, names []string) error {
 	}
 	value := func(text string) (int, error) {
 		for i, name := range names {
-			if text == name {
+			if strings.EqualFold(text, name) {
 				return i + low, nil
 			}
 		}
@@ -136,6 +136,6 @@ func checkPart(part string, low, high int, names []string) error {
 func (Expressions) Next(expr string, after time.Time) (time.Time, bool) {
 	// Only the readings that exist in UTC are asked for, where every day has 24 hours:
 	// what a time zone does to them is up to the caller.
-	at, err := gronx.NextTickAfter(plain(expr), after.UTC().Truncate(time.Second), false)
+	at, err := gronx.NextTickAfter(strings.ToUpper(plain(expr)), after.UTC().Truncate(time.Second), false)
 	return at, err == nil && at.After(after)
 }

@@ -134,6 +134,7 @@ func TestCheck(t *testing.T) {
 		"*/0 * * * *":              "the step",
 		"1-2-3 * * * *":            "is none of",
 		"? * * * *":                "is none of",
+		"a b c d e":                `the minute "a": "a" is not from 0 to 59`,
 		"* * L * *":                `"L" is not from 1 to 31`,
 		"* * * * MONDAY":           `"MONDAY" is not from 0 to 7`,
 		"* * * * 7/2":              "write 0 for Sunday",

@@ -1,17 +1,22 @@
 package otel
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 
 	"go.opentelemetry.io/otel/trace"
 )
 
 // LogHandler adds trace_id and span_id to records that are made with the context of a
-// run or of a request.
-func (t *Telemetry) LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
+// run or of a request. Records also go where the options say.
+func (t *Telemetry) LogHandler(next slog.Handler) slog.Handler {
+	return logHandler{next, cmp.Or(t.opts.Logs, slog.DiscardHandler)}
+}
 
-type logHandler struct{ next slog.Handler }
+// logHandler passes what one handler is enabled for to both. The other one knows spans.
+type logHandler struct{ next, also slog.Handler }
 
 // Enabled implements slog.Handler.
 func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -20,17 +25,20 @@ func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	also := h.also.Handle(ctx, r)
 	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
 		r = r.Clone()
 		r.AddAttrs(slog.String("trace_id", s.TraceID().String()), slog.String("span_id", s.SpanID().String()))
 	}
-	return h.next.Handle(ctx, r)
+	return errors.Join(h.next.Handle(ctx, r), also)
 }
 
 // WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return logHandler{h.next.WithAttrs(attrs)}
+	return logHandler{h.next.WithAttrs(attrs), h.also.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
-func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.next.WithGroup(name)} }
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.next.WithGroup(name), h.also.WithGroup(name)}
+}

@@ -3,6 +3,7 @@ package otel
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 
@@ -29,6 +30,8 @@ type Options struct {
 	Content bool
 	// ContentLimit is how many bytes of each of these are kept; 0 means 8192.
 	ContentLimit int
+	// Logs also receives the records of LogHandler.
+	Logs slog.Handler
 	// Closing is called by Shutdown, after the spans have been sent.
 	Closing func(context.Context) error
 }

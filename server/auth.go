@@ -30,7 +30,7 @@ type Principal struct {
 
 // May reports whether the principal has a scope.
 func (p *Principal) May(s api.Scope) bool {
-	if s == AnyScope {
+	if s == api.ScopeAny {
 		return len(p.Scopes) > 0
 	}
 	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)

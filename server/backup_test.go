@@ -1,13 +1,17 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/backup"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/internal/threads"
@@ -42,6 +46,69 @@ func TestBackup(t *testing.T) {
 
 	site = servertest.New(t, server.Options{}, testFlows()...)
 	site.Do("POST", "/v1/backup", "").Problem(422, "unsupported")
+}
+
+// TestBackupWhileOneIsMade: a file store makes one backup at a time, and one whose
+// client has gone ends, so that the next is made.
+func TestBackupWhileOneIsMade(t *testing.T) {
+	s := servertest.Must(filestore.Open(t.Context(), filepath.Join(t.TempDir(), "store"), filestore.Options{}))(t)
+	slow := &slowBackups{Store: s, begun: make(chan bool), ended: make(chan error, 2)}
+	site := servertest.NewOn(t, slow, server.Options{}, testFlows()...)
+	c := servertest.Must(client.New(site.URL, client.Options{Attempts: -1}))(t)
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan error)
+	go func() {
+		_, err := client.Open(ctx, c, api.BackupTake, api.Nothing{}, nil)
+		answered <- err
+	}()
+	<-slow.begun
+	second := site.Do("POST", "/v1/backup", "").Problem(409, "busy")
+	if p := servertest.Decode[api.Problem](second, 409); p.Detail != "a backup is being made; wait until it is complete, and try again" {
+		t.Errorf("a second backup is refused with %q", p.Detail)
+	}
+	if err := <-slow.ended; !errors.Is(err, store.ErrBackup) {
+		t.Errorf("the second backup: %v", err)
+	}
+	leave()
+	if err := <-slow.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the backup of a client that left: %v", err)
+	}
+	<-answered
+	if _, err := s.Backup(t.Context(), t.TempDir()); err != nil {
+		t.Errorf("the next backup: %v", err)
+	}
+}
+
+// slowBackups is a file store that copies no file until whoever wants the backup has
+// gone.
+type slowBackups struct {
+	*filestore.Store
+	begun chan bool
+	ended chan error
+}
+
+func (s *slowBackups) Backup(ctx context.Context, dir string) (string, error) {
+	url, err := s.Store.Backup(&heldContext{Context: ctx, begun: s.begun}, dir)
+	s.ended <- err
+	return url, err
+}
+
+// heldContext says that it is not over once, when a backup is called, and then not
+// before it is.
+type heldContext struct {
+	context.Context
+	begun chan bool
+	asked atomic.Int32
+}
+
+func (c *heldContext) Err() error {
+	if n := c.asked.Add(1); n > 1 {
+		if n == 2 {
+			c.begun <- true
+		}
+		<-c.Done()
+	}
+	return c.Context.Err()
 }
 
 // unclosed is a store that several sites use.

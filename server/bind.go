@@ -356,6 +356,8 @@ func decodeStrict(data []byte, decode func(*strict.Reader) error) error {
 	return err
 }
 
+var filterType = reflect.TypeFor[perdure.ListOptions]()
+
 // decodeObject decodes an object, and returns the names of its members.
 func decodeObject(r *strict.Reader, fields []api.Field, v reflect.Value) (given []string, err error) {
 	err = r.Object(func(name string) error {
@@ -364,8 +366,12 @@ func decodeObject(r *strict.Reader, fields []api.Field, v reflect.Value) (given 
 			return fmt.Errorf("there is no member %q", name)
 		}
 		given = append(given, name)
-		if err := decodeValue(r, v.FieldByIndex(fields[i].Index)); err != nil {
+		to := v.FieldByIndex(fields[i].Index)
+		if err := decodeValue(r, to); err != nil {
 			return fmt.Errorf("the member %q: %w", name, err)
+		}
+		if v.Type() == filterType && to.Kind() == reflect.String && to.Len() == 0 { // it would select more than was meant
+			return fmt.Errorf("the member %q: it is empty; leave it out, or give it a value", name)
 		}
 		return nil
 	})

@@ -1,12 +1,25 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
 )
+
+// TestBulkWithAnEmptyFilter: a filter with an empty value, as a script makes it of a
+// variable that is not set, selects nothing instead of more than was meant.
+func TestBulkWithAnEmptyFilter(t *testing.T) {
+	m := newMatrix(t)
+	m.Token = servertest.Must(m.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "x", Scopes: []api.Scope{api.ScopeAdmin}}))(t).Secret
+	for _, member := range []string{"user", "flow", "status"} {
+		for _, path := range []string{"/v1/bulk", "/v1/bulk/plan"} {
+			m.Do("POST", path, `{"verb":"erase","filter":{"asks":true,"`+member+`":""}}`).Problem(400, "body")
+		}
+	}
+}
 
 // TestBulkNeedsTheScopeOfItsVerb starts, stops and continues jobs with tokens of all
 // scopes.
@@ -46,7 +59,9 @@ func TestBulkNeedsTheScopeOfItsVerb(t *testing.T) {
 	}
 	m.Token = secrets[api.ScopeAdmin]
 	m.Do("POST", "/v1/bulk", `{"verb":"erase"}`).Problem(400, "invalid")
-	m.Do("POST", "/v1/bulk", `{"verb":"sing","filter":{"flow":"none"}}`).Problem(400, "invalid")
+	if p := m.Do("POST", "/v1/bulk", `{"verb":"sing","filter":{"flow":"none"}}`).Problem(400, "invalid"); !strings.Contains(string(p.Body), "there are cancel, retry, erase, archive, export") {
+		t.Errorf("an unknown verb is refused with %s", p.Body)
+	}
 	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"flow":"none","colour":"red"}}`).Problem(400, "body")
 	m.Do("POST", "/v1/bulk", `{"verb":"erase","filter":{"user":"ann","updated_before":"0001-01-01T00:00:00Z"}}`).Problem(400, "body")
 	for _, filter := range []string{`{"asks_of":[]}`, `{"user":"ann","asks_of":[]}`} {

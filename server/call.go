@@ -154,7 +154,8 @@ func receipt(v any) (short any, known bool) {
 	case *perdure.Bulk:
 		return &perdure.Bulk{ID: v.ID, Verb: v.Verb, Rate: v.Rate, State: v.State, Created: v.Created, Updated: v.Updated, Ended: v.Ended}, true
 	case *api.Schedule:
-		return &api.Schedule{Schedule: perdure.Schedule{ID: v.ID, Flow: v.Flow, Paused: v.Paused, Created: v.Created, Updated: v.Updated, Next: []time.Time{}}}, true
+		return &api.Schedule{Schedule: perdure.Schedule{ID: v.ID, Flow: v.Flow, Paused: v.Paused, Created: v.Created, Updated: v.Updated,
+			CatchUp: v.CatchUp, CatchUpMax: v.CatchUpMax, Overlap: v.Overlap, Next: v.Next, Fired: v.Fired}}, true
 	case *memory.Item:
 		return &memory.Item{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
 	}

@@ -19,7 +19,8 @@ type Face []Route
 type Route struct {
 	// Pattern is one of http.ServeMux, with a method.
 	Pattern string
-	// Scope is what the caller needs; see also [AnyScope].
+	// Scope is what the caller needs. A route with api.ScopeAny checks the scopes of the
+	// token itself, or leaves that to the operations that it calls by [Call.Transport].
 	Scope api.Scope
 	// Events makes an error an event for clients that ask for a stream.
 	Events bool
@@ -27,11 +28,6 @@ type Route struct {
 	// written anything becomes a problem.
 	Serve func(w http.ResponseWriter, r *http.Request, c *Call) error
 }
-
-// AnyScope is the scope of a route that needs a token, whatever its scopes: the route
-// checks them itself, or leaves that to the operations that it calls by
-// [Call.Transport].
-const AnyScope api.Scope = "any"
 
 // router is a mux that knows its patterns, so that a test can verify that every
 // route goes through admit.

@@ -63,7 +63,7 @@ func (s *Server) checkInput(name string, input json.RawMessage) error {
 	d := json.NewDecoder(bytes.NewReader(input))
 	d.DisallowUnknownFields()
 	if err := d.Decode(reflect.New(flow.Input()).Interface()); err != nil && strings.HasPrefix(err.Error(), "json: unknown field") {
-		return api.Invalid("the input of flow %s has the %s, which the flow does not have; GET /v1/flows describes its input", name, strings.TrimPrefix(err.Error(), "json: "))
+		return api.Invalid("the input of flow %s has the %s, which the flow does not have; GET /v1/flows, or perdure flows --json, describes its input", name, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }

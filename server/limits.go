@@ -113,10 +113,12 @@ type load struct {
 	grown    threads.Growth // what was admitted
 	admitted time.Time      // when a run was
 	refused  bool           // nothing came of it
+	reserved int64          // bytes that count with it until it is settled
 	settled  bool           // it is in the store, or never will be
 
 	// Guarded by the ledger's mutex.
 	held   Limits
+	sent   int64 // bytes of the body
 	values int64 // bytes of values that were read, and of the body
 	fold   int64 // bytes of the largest thread that was folded
 	turn   bool  // it has a turn
@@ -185,8 +187,16 @@ func (l *load) body(bytes int) error {
 			return err
 		}
 		l.values += int64(bytes)
+		l.sent += int64(bytes)
 		return nil
 	})
+}
+
+// bodyBytes returns how many bytes of the body have arrived.
+func (l *load) bodyBytes() int64 {
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	return l.sent
 }
 
 // grow makes the request hold at least as many bytes as weight returns. It waits

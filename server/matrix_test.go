@@ -216,7 +216,7 @@ func TestMatrixWrongTokensGetNothing(t *testing.T) {
 			{"a revoked token", revoked.Secret, "unauthorized", 401},
 			{"a token without the scope", authSecret(t, m.tokens, "acme", "x", others...), "scope", 403},
 		} {
-			if op.Scope == server.AnyScope && c.kind == "scope" {
+			if op.Scope == api.ScopeAny && c.kind == "scope" {
 				continue // package mcpface tests what each scope allows
 			}
 			for _, accept := range []string{api.TypeJSON, api.TypeEvents} {
@@ -302,9 +302,13 @@ func TestMatrixRightTokensAreLetIn(t *testing.T) {
 		if op.Name == api.MetricsGet.Name || op.Name == api.KeysList.Name {
 			tenant = "" // the operator's
 		}
-		m.Token = authSecret(t, m.tokens, tenant, "x", op.Scope)
+		scope := op.Scope
+		if scope == api.ScopeAny {
+			scope = api.ScopeAnswer
+		}
+		m.Token = authSecret(t, m.tokens, tenant, "x", scope)
 		got := m.request(op, isFace[op], api.TypeJSON)
-		if got.Status == 401 || got.Status == 403 || got.Status == 404 && !isFace[op] && op.Name != "blobs.get" {
+		if got.Status == 401 || got.Status == 403 || got.Status == 404 && !isFace[op] && op.Name != "blobs.get" && op.Name != "users.receipt" { // those are about what is not there
 			t.Errorf("%s: %d %s", op.Name, got.Status, got.Body)
 		}
 		if bytes.Contains(got.Body, []byte(matrixCanary)) {

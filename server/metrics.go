@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
@@ -83,9 +84,37 @@ func (e *exposition) gauge(name, help string, value float64) {
 	e.sample(value)
 }
 
-// writeMetrics writes all metrics in Prometheus' text format; n is nil if the store does
-// not answer.
-func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStatus) error {
+// scrape collects what a caller sees of a server. It is a prometheus.Collector.
+type scrape struct {
+	ctx context.Context
+	s   *Server
+	c   *Call
+}
+
+// Collector returns what GET /metrics shows of the server, without what it shows of the
+// process, for exporters such as that of package otel/otlp. It also works when the store
+// does not answer: the other metrics are needed most then.
+func (s *Server) Collector() prometheus.Collector {
+	return scrape{context.Background(), s, &Call{Runtime: s.rt, Who: nobody, s: s}}
+}
+
+// Describe says nothing, since the families depend on what there is.
+func (r scrape) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (r scrape) Collect(to chan<- prometheus.Metric) {
+	s := r.s
+	ctx, cancel := context.WithTimeout(r.ctx, metricsWithin)
+	defer cancel()
+	n, err := s.counts.of(ctx, r.c)
+	if err != nil {
+		s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
+		n = nil
+	}
+	kept, err := r.c.Runtime.Retention(ctx)
+	if err != nil {
+		kept = nil // the store does not answer: that is logged above
+	}
 	e := &exposition{}
 	e.family("perdure_build_info", prometheus.GaugeValue, "What this server is.")
 	e.sample(1, "version", s.opts.Version, "goversion", runtime.Version())
@@ -93,6 +122,9 @@ func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStat
 	e.family("perdure_events_sent_total", prometheus.CounterValue, "Events that were sent on streams.")
 	e.sample(float64(s.events.sent.Load()))
 	writeCount(e, n)
+	if found, ok := s.warnings(ctx); ok {
+		writeWarnings(e, found)
+	}
 	if s.quotas.on() {
 		s.quotas.writeTenants(e)
 	}
@@ -101,7 +133,9 @@ func (s *Server) writeMetrics(w io.Writer, n *count, kept *perdure.RetentionStat
 	if s.opts.Metrics != nil {
 		all = append(all, s.opts.Metrics)
 	}
-	return expose(w, all...)
+	for _, c := range all {
+		c.Collect(to)
+	}
 }
 
 // expose writes metrics, and those of the process, in Prometheus' text format.
@@ -138,6 +172,18 @@ func writeCount(e *exposition, n *count) {
 	}
 	e.gauge("perdure_asks_open", "Open asks of the tenant.", float64(n.asks))
 	e.gauge("perdure_workers", "Workers that are alive.", float64(n.workers))
+}
+
+// writeWarnings writes how much is wrong with the store, by kind.
+func writeWarnings(e *exposition, found []store.Warning) {
+	kinds := map[string]int{}
+	for _, w := range found {
+		kinds[w.Kind]++
+	}
+	e.family("perdure_store_warnings", prometheus.GaugeValue, "What an operator should mend about the store, by kind.")
+	for _, kind := range store.WarningKinds {
+		e.sample(float64(kinds[kind]), "kind", kind)
+	}
 }
 
 // count holds the counts of a tenant's threads. It is immutable.

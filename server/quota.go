@@ -105,7 +105,7 @@ type account struct {
 	threads, bytes  int64         // added since the last count began
 	runs            int64         // added since the last look at what is busy
 	making, queuing int64         // threads and runs of requests in progress, which a count may miss
-	writing         int64         // bytes that uploads in progress may write
+	writing         int64         // bytes that requests in progress may write
 	starts          window
 	streams         int64
 	refused         map[string]int64
@@ -160,10 +160,18 @@ func (l *load) Admit(ctx context.Context, g threads.Growth) error {
 		return nil
 	}
 	g.Thread, g.Run = g.Thread && !l.grown.Thread, g.Run && !l.grown.Run
-	at, err := l.s.quotas.admit(ctx, l.tenant, g)
+	if !g.Thread && !g.Run {
+		return nil
+	}
+	bytes := int64(0) // of the input, state or export that comes with it
+	if l.grown == (threads.Growth{}) {
+		bytes = l.bodyBytes()
+	}
+	at, err := l.s.quotas.admit(ctx, l.tenant, g, bytes)
 	if err != nil {
 		return err
 	}
+	l.reserved += bytes
 	if g.Run {
 		l.admitted = at
 	}
@@ -178,6 +186,7 @@ func (l *load) settle() {
 		return
 	}
 	l.settled = true
+	sent := l.bodyBytes()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(l.tenant)
@@ -185,6 +194,7 @@ func (l *load) settle() {
 	if l.refused {
 		n = 0
 	}
+	a.writing, a.bytes = a.writing-l.reserved, a.bytes+n*sent
 	if g.Thread {
 		a.making, a.threads = a.making-1, a.threads+n
 	}
@@ -194,12 +204,10 @@ func (l *load) settle() {
 	}
 }
 
-// admit counts what a request is about to add, and returns when it did, or refuses it.
-func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) (at time.Time, err error) {
+// admit counts what a request is about to add, of which so many bytes are known, and
+// returns when it did, or refuses it.
+func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, size int64) (at time.Time, err error) {
 	most := q.of(tenant)
-	if !g.Thread && !g.Run {
-		return at, nil
-	}
 	if most.Threads > 0 && g.Thread || most.Bytes > 0 {
 		q.await(ctx, tenant, func(threads, bytes int64) bool {
 			return g.Thread && most.Threads > 0 && threads >= most.Threads || most.Bytes > 0 && bytes >= most.Bytes
@@ -225,6 +233,7 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth) (at
 	case g.Run && most.Starts > 0 && a.starts.sum(now)+others.starts.sum(now) >= most.Starts:
 		return at, a.refuse("starts", most.Starts, a.starts.plus(others.starts, now).until(most.Starts, now))
 	}
+	a.writing += size
 	if g.Thread {
 		a.making++
 	}

@@ -26,6 +26,7 @@ var quotaPeople = servertest.People{
 	"ann":   {Subject: "ann", Tenant: "acme", Scopes: []api.Scope{api.ScopeAdmin}},
 	"eve":   {Subject: "eve", Tenant: "other", Scopes: []api.Scope{api.ScopeAdmin}},
 	"limit": {Subject: "bob", User: "bob", Tenant: "acme", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}},
+	"run":   {Subject: "bob", User: "bob", Tenant: "acme", Scopes: []api.Scope{api.ScopeRun}},
 	"ops":   {Subject: "ops", Scopes: []api.Scope{api.ScopeAdmin}},
 }
 
@@ -190,6 +191,35 @@ func TestQuotaOfBytes(t *testing.T) {
 	eventually(t, "there is no room after an upload was removed", func() bool {
 		return b.Do("POST", "/v1/runs", `{"flow":"count","input":1}`).Status == 202
 	})
+}
+
+// TestQuotaOfBytesOfBodies: what starts and creations bring counts at once, not only when
+// the tenant is counted the next time.
+func TestQuotaOfBytesOfBodies(t *testing.T) {
+	a, _ := nodes(t, memstore.New(), server.Quota{Bytes: 1 << 20}, testFlows()...)
+	big := strings.Repeat("x", 200_000)
+	for _, send := range []func(i int) *servertest.Reply{
+		func(i int) *servertest.Reply {
+			return a.Do("POST", fmt.Sprintf("/v1/threads/s%d/runs", i), `{"flow":"ask","input":"`+big+`"}`)
+		},
+		func(i int) *servertest.Reply {
+			return a.Do("POST", "/v1/threads", fmt.Sprintf(`{"id":"c%d","state":{"k":"%s"}}`, i, big))
+		},
+	} {
+		admitted := 0
+		for i := range 20 {
+			switch r := send(i); r.Status {
+			case 201, 202:
+				admitted++
+				defer a.Do("DELETE", "/v1/threads/"+servertest.Decode[struct{ Thread, ID string }](r, r.Status).Thread, "")
+			default:
+				over(r, "bytes", 1<<20, false)
+			}
+		}
+		if admitted > 6 {
+			t.Errorf("%d requests of 200 kB each were admitted under a quota of 1 MiB", admitted)
+		}
+	}
 }
 
 // TestQuotaOfEmptyUploads: each counts something, so there is an end to them.

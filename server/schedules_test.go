@@ -28,6 +28,11 @@ func TestSchedulesHaveOwners(t *testing.T) {
 	site.Do("PUT", "/v1/schedules/s", `{"flow":"ask","input":"x","evry":"1d"}`).Problem(400, "body")
 	site.Do("PUT", "/v1/schedules/a%20b", body).Problem(400, "invalid")
 	site.Do("PUT", "/v1/schedules/s", `{"flow":"ask","input":"x","every":"1d","until":"9999-12-31T23:59:59-12:00"}`).Problem(400, "invalid")
+	site.Token = "run"
+	receipt := servertest.Decode[api.Schedule](site.Do("PUT", "/v1/schedules/s", body), 200)
+	if len(receipt.Next) != 5 || receipt.CatchUp != perdure.CatchUpLast || receipt.Overlap != perdure.OverlapSkip || receipt.Input != nil || receipt.Every != "" {
+		t.Errorf("the receipt is %+v", receipt)
+	}
 	site.Token = "ann"
 	if s := servertest.Decode[api.Schedule](site.Do("PUT", "/v1/schedules/s", body), 200); s.User != "bob" {
 		t.Errorf("another admin made it %q's", s.User)

@@ -126,6 +126,9 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 		err = ctx.Err()
 	}
 	if err == nil {
+		if own, ok := store.As[interface{ Unready() string }](threads.Behind(s.rt).All.Store); ok && own.Unready() != "" {
+			return notReadyFor(own.Unready())
+		}
 		return nil
 	}
 	if s.probed.err == nil && !threads.Behind(s.rt).All.Logged(err) {
@@ -135,11 +138,31 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 		return store.ErrFull
 	}
 	if public, ok := store.As[interface{ Detail() string }](threads.Behind(s.rt).All.Store); ok && public.Detail() != "" {
-		p := *api.ProblemOf(store.ErrUnavailable)
-		p.Detail = public.Detail()
-		return &p
+		return notReadyFor(public.Detail())
+	}
+	for _, known := range notReady {
+		if errors.Is(err, known.err) {
+			return notReadyFor(known.says)
+		}
 	}
 	return fmt.Errorf("%w: the store does not respond", store.ErrUnavailable)
+}
+
+// notReadyFor returns the answer of a server that is not ready, in words that anyone may
+// read.
+func notReadyFor(detail string) error {
+	p := *api.ProblemOf(store.ErrUnavailable)
+	p.Detail = detail
+	return &p
+}
+
+// notReady says what waiting does not help with, in words that anyone may read.
+var notReady = []struct {
+	err  error
+	says string
+}{
+	{store.ErrWeak, "the engine of the store now keeps less than when this server opened it, so nothing is written: restore its settings, which the log names"},
+	{store.ErrCorrupt, "the store is damaged, or has lost what it held: the log says where; restore it from a backup"},
 }
 
 func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.Stats, error) {
@@ -151,28 +174,34 @@ func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.St
 	if c.Who.User != "" { // a user does not see what others do
 		streams = 0
 	}
+	var warnings []store.Warning
+	if s.seesAll(c) && c.Who.May(api.ScopeAdmin) {
+		warnings, _ = s.warnings(ctx)
+	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
 		Streams: streams, Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version,
-		Durability: store.DurabilityOf(threads.Behind(s.rt).All.Store).String()}, nil
+		Durability: store.DurabilityOf(threads.Behind(s.rt).All.Store).String(), Warnings: warnings}, nil
 }
 
-// getMetrics also works when the store does not answer: the other metrics are
-// needed most then.
+// warnings returns what the store warns of, and whether it could be asked.
+func (s *Server) warnings(ctx context.Context) ([]store.Warning, bool) {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	found, err := store.Warnings(ctx, threads.Behind(s.rt).All.Store)
+	if err != nil && !threads.Behind(s.rt).All.Logged(err) {
+		s.opts.Logger.Warn("the store cannot be asked for warnings", "error", err)
+	}
+	return found, err == nil
+}
+
+// seesAll reports whether a caller may know what concerns all tenants.
+func (s *Server) seesAll(c *Call) bool { return s.opts.Auth == nil || c.Who.Tenant == "" }
+
+// getMetrics shows what [Server.Collector] collects, and what the process uses.
 func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *api.Nothing) error {
-	if s.opts.Auth != nil && c.Who.Tenant != "" {
+	if !s.seesAll(c) {
 		return fmt.Errorf("%w: metrics cover the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), metricsWithin)
-	defer cancel()
-	n, err := s.counts.of(ctx, c)
-	if err != nil {
-		s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
-		n = nil
-	}
-	kept, err := c.Runtime.Retention(ctx)
-	if err != nil {
-		kept = nil // the store does not answer: that is logged above
-	}
 	w.Header().Set("Content-Type", metricsType)
-	return s.writeMetrics(w, n, kept)
+	return expose(w, scrape{r.Context(), s, c})
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,16 +54,29 @@ func TestStatsCountThreads(t *testing.T) {
 type plainDead struct {
 	store.Store
 	dead bool
+	why  error  // what its reads fail with, if not nil
 	says string // to those who ask why
+	warn []store.Warning
 }
+
+func (d *plainDead) Warnings(context.Context) ([]store.Warning, error) { return d.warn, nil }
 
 func (d *plainDead) Detail() string { return d.says }
 
 func (d *plainDead) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	if d.dead {
-		return func(yield func(store.Cell, error) bool) { yield(store.Cell{}, errors.New("canary of the disk")) }
+		return func(yield func(store.Cell, error) bool) {
+			yield(store.Cell{}, cmp.Or(d.why, errors.New("canary of the disk")))
+		}
 	}
 	return d.Store.List(ctx, prefix, after)
+}
+
+func (d *plainDead) Get(ctx context.Context, key string) (store.Cell, error) {
+	if d.dead && d.why != nil {
+		return store.Cell{}, d.why
+	}
+	return d.Store.Get(ctx, key)
 }
 
 func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
@@ -84,7 +98,13 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 	if samples := plainMetrics(t, s.Do("GET", "/metrics", "").Want(200).Body); samples["perdure_store_up{}"] != 0 || samples["go_goroutines{}"] == 0 {
 		t.Errorf("the metrics are %v", samples)
 	}
-	dead.says = "a node is missing"
+	for why, says := range map[error]string{store.ErrWeak: "keeps less", &store.CorruptError{Reason: "canary"}: "restore it from a backup"} {
+		dead.why = why
+		if r := fresh().Do("GET", "/readyz", "").Problem(503, "unavailable"); !bytes.Contains(r.Body, []byte(says)) || bytes.Contains(r.Body, []byte("canary")) {
+			t.Errorf("after %v the answer is %s", why, r.Body)
+		}
+	}
+	dead.why, dead.says = nil, "a node is missing"
 	if r := fresh().Do("GET", "/readyz", "").Problem(503, "unavailable"); !bytes.Contains(r.Body, []byte(dead.says)) || bytes.Contains(r.Body, []byte("canary")) {
 		t.Errorf("the answer is %s", r.Body)
 	}
@@ -380,5 +400,29 @@ func TestFlowsSayWhatTheyTake(t *testing.T) {
 		`{"name":"own","input":{"type":["null","array"],"items":{"type":"string"}}},{"name":"text","input":{"type":"string"}}]}`
 	if got != want {
 		t.Errorf("the flows are\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestWarningsOfAStore are counted by kind for everybody who sees metrics, and told to
+// admins.
+func TestWarningsOfAStore(t *testing.T) {
+	s := servertest.NewOn(t, &plainDead{Store: memstore.New(), warn: []store.Warning{{Kind: store.WarnNode, Detail: "node b is missing", Fix: "start it"}}}, server.Options{Auth: servertest.People{
+		"admin":  {Subject: "admin", Scopes: []api.Scope{api.ScopeAdmin}},
+		"other":  {Subject: "other", Tenant: "other", Scopes: []api.Scope{api.ScopeAdmin}},
+		"reader": {Subject: "reader", Scopes: []api.Scope{api.ScopeRead}},
+	}}, plainFlows()...)
+	as := func(token, path string) []byte {
+		return s.Do("GET", path, "", "Authorization", "Bearer "+token).Want(200).Body
+	}
+	if samples := plainMetrics(t, as("admin", "/metrics")); samples[`perdure_store_warnings{kind="node"}`] != 1 || samples[`perdure_store_warnings{kind="space"}`] != 0 {
+		t.Errorf("the metrics are %v", samples)
+	}
+	if text := as("admin", "/v1/stats"); !bytes.Contains(text, []byte("node b is missing")) {
+		t.Errorf("an admin sees %s", text)
+	}
+	for _, who := range []string{"reader", "other"} {
+		if text := as(who, "/v1/stats"); bytes.Contains(text, []byte("node b")) {
+			t.Errorf("%s sees %s", who, text)
+		}
 	}
 }

@@ -232,6 +232,14 @@ func (t *Tokens) List(ctx context.Context, tenant string) ([]api.Token, error) {
 	return tokens, nil
 }
 
+// Exist reports whether there is a token, of any tenant, even one that has expired.
+func (t *Tokens) Exist(ctx context.Context) (bool, error) {
+	for _, err := range t.store.List(ctx, tokenCells, "") {
+		return err == nil, err
+	}
+	return false, nil
+}
+
 // Revoke ends a token of a tenant. Revoking it again changes nothing.
 func (t *Tokens) Revoke(ctx context.Context, tenant, id string) error {
 	missing := fmt.Errorf("%w: there is no token %.40q", api.ErrNotFound, id)

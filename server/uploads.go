@@ -41,6 +41,8 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 		media, _, err = mime.ParseMediaType(in.MIME)
 		if kind, of, ok := strings.Cut(media, "/"); err != nil || !ok || kind == "*" || of == "*" {
 			return fmt.Errorf("%w: %.80q is not a media type", api.ErrMedia, in.MIME)
+		} else if kind == "multipart" { // a form, whose envelope would become the file
+			return fmt.Errorf("%w: %s; send the bytes of one file as the body: curl --data-binary @FILE -H 'Content-Type: image/png'", api.ErrMedia, media)
 		}
 	}
 	digest, err := digestOf(in.Digest)

@@ -158,6 +158,11 @@ func TestBadUploads(t *testing.T) {
 	s.Do("POST", "/v1/uploads", "pixels", "Content-Encoding", "gzip").Problem(415, "media-type")
 	s.Do("POST", "/v1/uploads", "pixels", "Content-Type", "image").Problem(415, "media-type")
 	s.Do("POST", "/v1/uploads", "pixels", "Content-Type", "image/*").Problem(415, "media-type")
+	for _, form := range []string{"multipart/form-data; boundary=x", "Multipart/Mixed; boundary=x"} {
+		if p := s.Do("POST", "/v1/uploads", "--x\r\n\r\npixels\r\n--x--\r\n", "Content-Type", form).Problem(415, "media-type"); !strings.Contains(string(p.Body), "--data-binary @FILE") {
+			t.Errorf("%s is refused with %s", form, p.Body)
+		}
+	}
 	s.Do("POST", "/v1/uploads?name=../../etc/passwd", "pixels").Problem(400, "invalid")
 	s.Do("POST", "/v1/uploads?name=a%00b", "pixels").Problem(400, "invalid")
 	s.Do("POST", "/v1/uploads?path=x", "pixels").Problem(400, "invalid")

@@ -17,7 +17,11 @@ func (s *Server) userRoutes() {
 	})
 	handle(s, api.UsersErase, s.eraseUser)
 	handle(s, api.UsersReceipt, func(ctx context.Context, c *Call, in *api.OneUser) (*perdure.Receipt, error) {
-		return c.Runtime.UserReceipt(ctx, in.User)
+		rc, err := c.Runtime.UserReceipt(ctx, in.User)
+		if errors.Is(err, perdure.ErrNothingToDo) {
+			return nil, fmt.Errorf("%w: there is no receipt, since nothing of this user was erased as a whole", api.ErrNotFound)
+		}
+		return rc, err
 	})
 }
 

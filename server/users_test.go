@@ -48,7 +48,7 @@ func TestEraseUserWithTokens(t *testing.T) {
 	if n.Threads != 1 {
 		t.Errorf("there is %+v", n)
 	}
-	site.Do("GET", "/v1/users/ada/receipt", "").Problem(409, "nothing-to-do")
+	site.Do("GET", "/v1/users/ada/receipt", "").Problem(404, "not-found")
 	var first, again perdure.Receipt
 	site.Do("DELETE", "/v1/users/ada?reason=asked", "").Want(200, &first)
 	site.Do("GET", "/v1/users/ada/receipt", "").Want(200, &again)

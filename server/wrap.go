@@ -103,8 +103,8 @@ func (a *outcome) load() *load {
 	return nil
 }
 
-// traceHeader names the thread in responses, but for problems, that start or follow
-// a run, for clients that resume by it.
+// traceHeader names the thread in all responses about one, but for problems, for
+// clients that resume by it.
 const traceHeader = "X-Agentkit-Trace-Id"
 
 // WriteHeader notes the status.

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/store"
 )
 
 // Errors of credentials. They also match when read back from the journal.
@@ -22,6 +23,9 @@ var (
 	ErrNotFound = perdure.Coded("agent-no-credential", errors.New("agent: there is no such credential"))
 	// ErrUnsealed: there is no key to seal credentials with, so none is kept.
 	ErrUnsealed = perdure.Coded("agent-unsealed", errors.New("agent: credentials are only kept sealed"))
+	// ErrOpen: a credential is there and cannot be opened, because its key is missing
+	// or wrong here, or because it is damaged. The log says which key.
+	ErrOpen = perdure.Coded("agent-unopened", errors.New("agent: a credential cannot be opened"))
 	// ErrInvalid: a credential is not valid, or a run may not change it.
 	ErrInvalid = perdure.Coded("agent-credential", errors.New("agent: bad credential"))
 )
@@ -113,6 +117,9 @@ func (c *Credentials) List(ctx context.Context, user string) ([]string, error) {
 // is for the functions of tools, see agent.Needs, and can be called anywhere in a
 // run.
 //
+// A secret that cannot be opened is [ErrOpen]. A tool that returns it fails the run,
+// which can be retried once the key is back; the model does not see it.
+//
 // A secret of at least 4 bytes is removed from what a tool that read it reports:
 // the text of its output, its errors, panics and their stacks, its progress and
 // other deltas. It is found as it is, in upper or lower case, escaped for JSON,
@@ -134,12 +141,16 @@ func Secret(ctx context.Context, name string) (string, error) {
 	if errors.Is(err, shelf.ErrNotFound) {
 		return "", fmt.Errorf("%w: %q", ErrNotFound, name)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrKey) {
 		return "", named(name, err)
 	}
-	secret, err := c.unseal(ctx, user, name, item.Value)
-	if err != nil {
-		return "", err
+	var secret string
+	if err == nil {
+		secret, err = c.unseal(ctx, user, name, item.Value)
+	}
+	if err != nil { // it names keys, which the journal and the model need not know
+		c.shelf.Log().ErrorContext(ctx, "a credential cannot be opened", "tenant", c.shelf.Tenant(), "credential", name, "error", err)
+		return "", perdure.Permanent(fmt.Errorf("%w: %q: the log of the worker says why; retry the run once that is repaired", ErrOpen, name))
 	}
 	scrub.From(ctx).Add(secret)
 	return secret, nil

@@ -236,7 +236,7 @@ func countStatements(ctx context.Context, url string) error {
 		}
 		commits[i], syncs[i] = commits[i]-commitsBefore, syncs[i]-syncsBefore
 	}
-	atMost("statements a step, each with its commit, all reads and polls included", (commits[1]-commits[0])/(most-least), 1.1)
+	atMost("transactions a step, all reads, polls and notifications included", (commits[1]-commits[0])/(most-least), 1.1)
 	atMost("syncs of the server's WAL a step", (syncs[1]-syncs[0])/(most-least), 1.1)
 	return nil
 }

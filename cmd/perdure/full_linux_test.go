@@ -117,10 +117,10 @@ func serveOnAFullDisk(t *testing.T, scheme string) {
 		key = fmt.Sprint("key-", i)
 		code, body, after = tryStart(t, address, key)
 	}
-	if !strings.Contains(body, "problem:full") || !strings.Contains(body, "disk of the store is full") || !strings.Contains(body, "may have happened") || after == "" {
+	if !strings.Contains(body, "problem:full") || !strings.Contains(body, "the store has no space left") || !strings.Contains(body, "may have happened") || after == "" {
 		t.Errorf("a start on a full disk: %s, Retry-After %q", body, after)
 	}
-	if said := ready(t, address, false); !strings.Contains(said, "disk of the store is full") {
+	if said := ready(t, address, false); !strings.Contains(said, "the store has no space left") {
 		t.Errorf("it is not ready: %s", said)
 	}
 	if code, body, _ = tryStart(t, address, "another"); code != 507 {

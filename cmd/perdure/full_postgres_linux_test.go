@@ -32,7 +32,7 @@ func TestServerWhosePostgresIsFull(t *testing.T) {
 		}
 		t.Skipf("no small disk can be mounted here: %v", err)
 	}
-	t.Cleanup(func() { kit.NoErr(t, syscall.Unmount(disk, 0)) })
+	t.Cleanup(func() { kit.Unmount(t, disk) })
 	kit.NoErr(t, os.Mkdir(wal, 0o700))
 	postgres := pgtest.StartOn(t, data, wal)
 	p := launch(t, t.TempDir(), nil, "dev", "--addr", "127.0.0.1:0", "--store", postgres.URL)

@@ -23,7 +23,7 @@ func TestFullTarget(t *testing.T) {
 		if err := syscall.Mount("tmpfs", mnt, "tmpfs", 0, "size=256k"); err != nil {
 			t.Skipf("needs the right to mount: %v", err)
 		}
-		defer func() { kit.NoErr(t, syscall.Unmount(mnt, 0)) }()
+		defer func() { kit.Unmount(t, mnt) }()
 		s := openAt(t, engine, filepath.Join(t.TempDir(), "store"))
 		ctx, stop := context.WithCancel(t.Context())
 		l := &load{s: s}

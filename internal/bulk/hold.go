@@ -137,7 +137,7 @@ func (h *hold) list(ctx context.Context) error {
 	var ids []string
 	var cursor string
 	err := h.During(ctx, func(ctx context.Context) (err error) {
-		ids, cursor, err = h.verbs.Page(ctx, j, pageSize)
+		ids, cursor, err = h.verbs.page(ctx, j, pageSize)
 		return err
 	})
 	switch {
@@ -173,7 +173,7 @@ func (h *hold) apply(ctx context.Context) error {
 	id := j.Page[0]
 	var got Outcome
 	err := h.During(ctx, func(ctx context.Context) (err error) {
-		got, err = h.verbs.Apply(ctx, j, id)
+		got, err = h.verbs.apply(ctx, j, id)
 		return err
 	})
 	switch {

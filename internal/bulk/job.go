@@ -1,6 +1,6 @@
 // Package bulk carries out jobs that do one thing to many threads, in the
-// background, several at a time, one worker at a time for each job. It may import store, internal/duty
-// and threads, and what these import.
+// background, several at a time, one worker at a time for each job. It may import internal/duty and
+// vault, what these import, and the public package archive.
 //
 // A job is a cell, bulk/TENANT/ID. The worker that carries it out is its holder, see
 // package duty, and rewrites the cell with each page of threads.

@@ -15,16 +15,6 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Verbs is what jobs do.
-type Verbs interface {
-	// Page returns the ids of at most so many threads that a job is for, after its
-	// cursor, and the new cursor, "" at the end of the list.
-	Page(ctx context.Context, j *Job, most int) (ids []string, cursor string, err error)
-	// Apply does what the job is for to a thread, if the thread is still among those
-	// that it is for.
-	Apply(ctx context.Context, j *Job, id string) (Outcome, error)
-}
-
 // Outcome is what came of a thread. With an error it is the thread that failed, unless
 // the store did.
 type Outcome int
@@ -50,7 +40,8 @@ const (
 // Work carries out jobs until the context ends, several at a time. If there are more,
 // they take turns: a turn is a page, or a thread of a job whose rate makes it wait.
 // Tenants take turns first, then those who have started jobs, and then their jobs.
-func Work(ctx context.Context, t *threads.Threads, lease time.Duration, v Verbs) {
+func (v *Verbs) Work(ctx context.Context, lease time.Duration) {
+	t := v.Threads
 	if threads.IsBare(t.Store) {
 		return
 	}
@@ -126,7 +117,7 @@ func earlier(a, b time.Time) time.Time {
 type worker struct {
 	threads *threads.Threads
 	lease   time.Duration
-	verbs   Verbs
+	verbs   *Verbs
 	id      string
 	seen    duty.Sights      // jobs that others hold
 	held    map[string]*hold // by key

@@ -102,7 +102,7 @@ func Removal(ctx context.Context, s store.Store, flow, thread string, head uint6
 		return store.Write{}, err
 	}
 	key, err := keyOf(flow, thread)
-	return store.Write{Key: key, Prev: h.Version, Remove: true}, err
+	return store.Write{Key: key, Prev: h.Version, Remove: true, Quiet: true}, err
 }
 
 // Settle is called by a reader that has folded the thread's journal up to

@@ -105,7 +105,7 @@ func (l live) commit(build func() batch) error {
 		if b.in != nil {
 			err = b.in.append(p, data)
 		} else {
-			err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, cells...)
+			err = p.engine.threads.Append(p.io, p.opened, data, flows, cells...)
 		}
 		switch {
 		case err == nil:
@@ -161,7 +161,7 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 	if last != journal.Ended && last != journal.Suspended {
 		return nil, false
 	}
-	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, entries)
+	cells, ok := p.engine.threads.Foreseen(p.io, p.opened, entries)
 	timed := func(l threads.Line) bool { return l.Body.Due != 0 }
 	switch {
 	case !ok: // the summary must be right before the hint goes
@@ -170,14 +170,14 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)): // it continues by itself
 	case last == journal.Suspended && (p.run.Cancelled || p.run.PausedAt != 0 || len(p.thread.Signals) > 0): // it may continue at once
 	default:
-		w, err := due.Removal(p.io, p.engine.threads.Store, p.run.Flow, p.name, p.thread.Seq+uint64(len(lines)))
+		w, err := due.Removal(p.io, p.opened.Cells(p.engine.threads.Store), p.run.Flow, p.name, p.thread.Seq+uint64(len(lines)))
 		if settled = err == nil && w.Key != ""; settled {
 			cells = append(cells, w)
 		}
 	}
 	for i := range cells {
 		// If one is outdated, the batch conflicts and is built again.
-		cells[i].Optional = threads.IsIndex(cells[i].Key)
+		cells[i].Optional = cells[i].Optional && threads.IsIndex(cells[i].Key)
 	}
 	return cells, settled
 }
@@ -342,7 +342,7 @@ func (p *Pass) letGo() {
 		if err != nil {
 			return
 		}
-		if err := p.engine.threads.Append(p.io, p.name, o.Thread, data, []string{p.run.Flow}); !errors.Is(err, store.ErrConflict) {
+		if err := p.engine.threads.Append(p.io, o, data, []string{p.run.Flow}); !errors.Is(err, store.ErrConflict) {
 			return
 		}
 	}

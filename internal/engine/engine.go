@@ -21,7 +21,8 @@ type Engine struct {
 	opts    Options
 
 	mu     sync.Mutex
-	passes map[string]*Executing // by thread
+	passes map[string]*Executing    // by the name of the thread
+	byID   map[[2]string]*Executing // by its tenant and id
 }
 
 // Options of an engine.
@@ -43,12 +44,14 @@ type Validator interface {
 
 // New returns an engine.
 func New(t *threads.Threads, o Options) *Engine {
-	return &Engine{threads: t, opts: o, passes: map[string]*Executing{}}
+	return &Engine{threads: t, opts: o, passes: map[string]*Executing{}, byID: map[[2]string]*Executing{}}
 }
 
 // Executing is a pass that is running in this process.
 type Executing struct {
 	Run  string
+	Name string        // of the thread
+	User string        // of the thread
 	Done chan struct{} // closed when it has ended
 
 	closing atomic.Bool     // its last entries have been or are being appended
@@ -75,8 +78,8 @@ func (x *Executing) Left() *journal.Thread {
 func (e *Engine) noteExecuting(p *Pass) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.noted = &Executing{Run: p.run.ID, Done: make(chan struct{})}
-	e.passes[p.name] = p.noted
+	p.noted = &Executing{Run: p.run.ID, Name: p.name, User: p.thread.User, Done: make(chan struct{})}
+	e.passes[p.name], e.byID[p.id()] = p.noted, p.noted
 }
 
 // Over tells those who wait for the pass that it has ended.
@@ -87,6 +90,9 @@ func (p *Pass) Over() {
 	if e.passes[p.name] == p.noted {
 		e.threads.Said.ForgetThread(p.name)
 		delete(e.passes, p.name)
+	}
+	if e.byID[p.id()] == p.noted {
+		delete(e.byID, p.id())
 	}
 	if p.Settled() {
 		p.noted.left = p.thread
@@ -101,6 +107,15 @@ func (e *Engine) Executing(name string) *Executing {
 	defer e.mu.Unlock()
 	return e.passes[name]
 }
+
+// ExecutingID is Executing for the thread of a tenant with an id.
+func (e *Engine) ExecutingID(tenant, thread string) *Executing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.byID[[2]string{tenant, thread}]
+}
+
+func (p *Pass) id() [2]string { return [2]string{p.thread.Tenant, p.thread.ID} }
 
 func (e *Engine) control(tenant string) *lifecycle.Control {
 	return lifecycle.New(e.threads.Tenant(tenant), 0, e.opts.CheckInput)

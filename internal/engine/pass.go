@@ -25,6 +25,7 @@ type FlowFunc func(ctx context.Context, in json.RawMessage) (json.RawMessage, er
 type Pass struct {
 	engine *Engine
 	name   string          // of the thread
+	opened *threads.Opened // the thread, nil in a replay; what it says of cells is guarded by order
 	holder Holder          // nil in a replay
 	io     context.Context // for the store: outlives the seal
 	ctx    context.Context // ends when the pass is sealed
@@ -113,7 +114,7 @@ type live struct{ pass *Pass }
 // entries. Solo means that the run is a suspect, and executed alone.
 func (e *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
 	p := e.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
-	p.holder, p.epoch, p.solo, p.mode = h, o.Thread.Epoch, solo, live{p}
+	p.opened, p.holder, p.epoch, p.solo, p.mode = o, h, o.Thread.Epoch, solo, live{p}
 	e.noteExecuting(p)
 	e.observe(p, entries)
 	return p

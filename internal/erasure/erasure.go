@@ -96,7 +96,7 @@ func (e *Eraser) key(prefix, hash string) string { return prefix + e.tenant.Part
 
 // Erase erases everything of a user: see perdure.Runtime.EraseUser.
 func (e *Eraser) Erase(ctx context.Context, user string, n lifecycle.Note) error {
-	if err := e.threads.CheckMoved(ctx); err != nil {
+	if err := errors.Join(n.Check(), e.threads.CheckMoved(ctx)); err != nil {
 		return err
 	}
 	fresh := e.orderOf(user)

@@ -32,14 +32,15 @@ func Holdings(t *testing.T, s store.Store) map[string]string {
 	return all
 }
 
-// Leftovers returns the names of all that a store holds but its keys, that ids were used, the leases
-// of workers, and alarms, which ring for nobody.
+// Leftovers returns the names of all that a store holds but its keys, which archives it has used,
+// that ids were used, the leases of workers, and alarms, which ring for nobody.
 func Leftovers(t *testing.T, s store.Store) []string {
 	t.Helper()
 	var names []string
 	for cell, err := range s.List(context.Background(), "", "") {
 		NoErr(t, err)
-		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && cell.Key != "perdure/index" && !strings.HasPrefix(cell.Key, "used/") && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
+		stays := func(prefix string) bool { return strings.HasPrefix(cell.Key, prefix) }
+		if !slices.ContainsFunc([]string{"perdure/salt", "perdure/sign", "perdure/sweep", "perdure/index", "perdure/archive/", "used/", "worker/", "alarm/"}, stays) {
 			names = append(names, "cell "+cell.Key)
 		}
 	}

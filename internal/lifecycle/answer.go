@@ -195,7 +195,7 @@ func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json
 	if err != nil {
 		return err
 	}
-	if old.Name != name || !sameValue(old.Value, value) {
+	if old.Name != name || !sameValue(old.Value, value) || !files.same(len(attach), old.Blobs) {
 		return fmt.Errorf("%w: key %q sent another signal to thread %s: see entry %d", fault.ErrKeyReused, key, thread, heard)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -16,6 +17,12 @@ const MaxAttached = 32
 type attached struct {
 	blobs   []journal.Blob
 	missing error // an upload that is gone: no matter if the request was made before
+}
+
+// same reports whether these, of which there are n, may be the files of an earlier
+// request. An upload that is gone may have been any file.
+func (a attached) same(n int, old []journal.Blob) bool {
+	return n == len(old) && (a.missing != nil || slices.EqualFunc(a.blobs, old, func(x, y journal.Blob) bool { return x.Sum == y.Sum }))
 }
 
 // attach copies uploads to a thread, for an entry that names them. It comes

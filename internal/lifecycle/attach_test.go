@@ -177,6 +177,10 @@ func TestFilesBelongToTheirThread(t *testing.T) {
 			signal := perdure.SignalOptions{Key: "s", Attach: []string{other.ID}}
 			kit.NoErr(t, k.Signal(ctx, "t", "file", other.Blob, signal))
 			kit.WantOutput(t, end("t"), wantSeen+" "+fmt.Sprint(true, len(picture)-1))
+			kit.NoErr(t, k.Signal(ctx, "t", "file", other.Blob, signal))
+			for _, attach := range [][]string{nil, {u.ID}, {other.ID, u.ID}} {
+				kit.WantErr(t, "Signal with other files", k.Signal(ctx, "t", "file", other.Blob, perdure.SignalOptions{Key: "s", Attach: attach}), perdure.ErrKeyReused)
+			}
 			kit.NoErr(t, errors.Join(k.DropUpload(ctx, u.ID), k.DropUpload(ctx, other.ID)))
 
 			// What was done with an upload can be repeated without it.

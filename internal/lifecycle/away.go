@@ -160,11 +160,19 @@ func (r *Control) forgetArchived(ctx context.Context, name string) error {
 		return err
 	}
 	if r.objects != nil {
-		if err := r.objects.Purge(ctx, threads.Self(name)); err != nil {
+		if err := r.purge(ctx, threads.Self(name)); err != nil {
 			return err
 		}
 	}
 	return r.threads.Remove(ctx, threads.ArchivedKey(name), "")
+}
+
+// purge deletes the objects of a thread that can no longer be read.
+func (r *Control) purge(ctx context.Context, self string) error {
+	if err := r.objects.Purge(ctx, self); err != nil {
+		return fmt.Errorf("%w; the thread is erased but for its object, which is still in the archive: repeat the erase once the archive can be used, or a worker does", err)
+	}
+	return nil
 }
 
 // redactArchived leaves in the cell of a thread that is being erased only what is needed
@@ -275,7 +283,7 @@ func (e *eraser) archivedThread(ctx context.Context, self string) error {
 			return err
 		}
 	}
-	if err := r.objects.Purge(ctx, self); err != nil {
+	if err := r.purge(ctx, self); err != nil {
 		return err
 	}
 	if a.Name != "" {

@@ -213,9 +213,18 @@ func (r *Control) prepare(ctx context.Context, s threads.Summary, known bool) (n
 	return name, []store.Write{{Key: r.tenant.IDKey(s.ID), Value: []byte(name)}}, nil
 }
 
-// Create makes a thread whose first entry has the body b. If id is "", it is
-// generated.
-func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*threads.Opened, error) {
+// Create makes a thread without a run: see perdure.Runtime.Create.
+func (r *Control) Create(ctx context.Context, q CreateRequest) (*threads.Opened, error) {
+	owner, err := r.tenant.NewOwner(q.User)
+	if err != nil {
+		return nil, err
+	}
+	q.User = owner
+	b, err := q.body()
+	if err != nil {
+		return nil, err
+	}
+	id, key := q.Thread, q.Key
 	if id == "" {
 		id = threads.NewRunID()
 		if key != "" {
@@ -226,8 +235,7 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 	if key != "" {
 		b.ID = threads.Base32.EncodeToString(r.threads.Hash("created", r.tenant.Name, id, key)[:15])
 	}
-	err := r.threads.CheckMoved(ctx)
-	if err == nil {
+	if err = r.threads.CheckMoved(ctx); err == nil {
 		err = r.admitThread(ctx, id)
 	}
 	if err != nil {

@@ -40,8 +40,8 @@ type Room interface {
 	// Execute begins to execute the run that was claimed by the last of the
 	// entries. The thread belongs to the worker from then on.
 	Execute(o *threads.Opened, entries []journal.Entry)
-	// Leave gives the room back.
-	Leave()
+	// Leave gives the room back. After an error the run may have been claimed all the same.
+	Leave(err error)
 }
 
 // New returns the control of a tenant's threads.
@@ -59,13 +59,6 @@ func (r *Control) With(w Workers) *Control {
 func (r *Control) WithArchive(o Objects) *Control {
 	r.objects = o
 	return r
-}
-
-// Note says who does something and why. If IfSeq is not 0, the thread must be
-// at that sequence.
-type Note struct {
-	By, Reason string
-	IfSeq      uint64
 }
 
 // Cancel cancels a run.
@@ -169,6 +162,9 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []
 
 // changeRun appends what decide returns for one of a thread's runs.
 func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]threads.Line, []string, error)) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
 	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		found, err := threads.PickRun(t, run)
 		if err != nil {

@@ -18,6 +18,9 @@ import (
 // Erase erases the thread with an id, and with dependents also the threads that
 // depend on it.
 func (r *Control) Erase(ctx context.Context, id string, n Note, dependents bool) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
 	for range mostTries {
 		e := eraser{life: r, note: n, all: dependents, id: id}
 		name, err := r.tenant.Find(ctx, id)

@@ -255,7 +255,7 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 	if err != nil {
 		return err
 	}
-	switch err := r.threads.Append(ctx, name, t, data, nil); {
+	switch err := r.threads.Append(ctx, threads.Seen(name, t), data, nil); {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrTooLarge):
@@ -337,20 +337,16 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 	return b, nil
 }
 
-// maxOutside is how many effects a fork or rewind lists, and maxOutsideRead how
+// maxOutside is how many effects a fork or rewind lists, and maxEntriesRead how
 // many entries it reads for them.
-const maxOutside, maxOutsideRead = 1000, 10_000
+const maxOutside, maxEntriesRead = 1000, 10_000
 
 // outside lists what a thread did outside itself after a sequence.
 func (c *Control) outside(ctx context.Context, name string, after uint64) (list []Effect, more bool, err error) {
 	intents := map[string]int{}
-	for line, err := range c.threads.Entries(ctx, name, after, 0) {
-		if err != nil {
+	for e, err := range c.threads.Peek(ctx, name, after, 0) {
+		if err != nil || e.Seq > after+maxEntriesRead || len(list) >= maxOutside {
 			return list, true, nil // Verify locates the damage
-		}
-		e, err := journal.Peek(line.Seq, line.Data)
-		if err != nil || line.Seq > after+maxOutsideRead || len(list) >= maxOutside {
-			return list, true, nil
 		}
 		if e.Kind != journal.Step && e.Kind != journal.Intent && e.Kind != journal.Spawned {
 			continue
@@ -383,6 +379,9 @@ type Rewound struct {
 
 // Rewind takes a thread back to an earlier sequence: see perdure.Runtime.Rewind.
 func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) (*Rewound, error) {
+	if err := n.Check(); err != nil {
+		return nil, err
+	}
 	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return nil, err

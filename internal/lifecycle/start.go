@@ -18,6 +18,9 @@ import (
 
 // StartAgain starts a new run with the flow and the input of an earlier one.
 func (r *Control) StartAgain(ctx context.Context, thread, run string, n Note, has func(flow string) error) (*threads.Opened, string, error) {
+	if err := n.Check(); err != nil {
+		return nil, "", err
+	}
 	o, err := r.tenant.Open(ctx, thread)
 	if err != nil {
 		return nil, "", err
@@ -184,7 +187,7 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		room.Execute(o, entries)
 		o = queued
 	case room != nil:
-		room.Leave()
+		room.Leave(err)
 	}
 	if err != nil {
 		return nil, "", err

@@ -23,6 +23,7 @@ var families = []struct {
 	{"perdure/copy", left},   // marks of a migration
 	{"perdure/moved", left},
 	{"perdure/restored", copied}, // part of event ids
+	{"perdure/archive/", copied}, // which archives it has used
 	{"thread/", copied},          // summaries
 	{"id/", copied},              // map ids to names
 	{"used/", copied},            // ids of erased threads

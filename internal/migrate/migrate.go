@@ -68,6 +68,10 @@ type Report struct {
 	Already bool   `json:"already"`        // an earlier run had completed it
 }
 
+// ErrInUse is returned for a target that is not empty. One that was only served is not:
+// nothing tells that no process of it is alive and about to begin a thread there.
+var ErrInUse = fmt.Errorf("%w: the target is in use", fault.ErrInvalid)
+
 // The stages that the mark of a target records.
 const (
 	stageEmpty   = ""        // the target is still to be checked for emptiness
@@ -222,14 +226,38 @@ func (m *migration) source(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
+// checkUnsealed returns an error if a store is sealed and was opened without its keys.
+func checkUnsealed(ctx context.Context, what string, s store.Store) error {
+	for _, err := range s.List(ctx, "~seal/", "") {
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the %s is sealed; its keys are needed to open it", fault.ErrInvalid, what)
+	}
+	return nil
+}
+
+// Moved returns the name of the store that a migration of the source has begun to close
+// it for, "" if none has. That target exists, and no other can be the target.
+func Moved(ctx context.Context, from store.Store) (string, error) {
+	if err := checkUnsealed(ctx, "source", from); err != nil {
+		return "", fmt.Errorf("migrate: %w", err)
+	}
+	moved, err := threads.ReadCopy(ctx, from, threads.MovedCell)
+	if err != nil {
+		return "", fmt.Errorf("migrate: %w", err)
+	}
+	if moved == nil {
+		return "", nil
+	}
+	return moved.To, nil
+}
+
 // take reserves the target for this run of the migration.
 func (m *migration) take(ctx context.Context) error {
 	for what, s := range map[string]store.Store{"source": m.from, "target": m.to} {
-		for _, err := range s.List(ctx, "~seal/", "") {
-			if err != nil {
-				return err
-			}
-			return fmt.Errorf("%w: the %s is sealed; its keys are needed to open it", fault.ErrInvalid, what)
+		if err := checkUnsealed(ctx, what, s); err != nil {
+			return err
 		}
 	}
 	if err := m.checkCredentials(ctx); err != nil {
@@ -291,7 +319,7 @@ func (m *migration) checkEmpty(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: the target is in use: it holds %s; use an empty store", fault.ErrInvalid, what)
+		return fmt.Errorf("%w: it holds %s; use an empty store", ErrInUse, what)
 	}
 	for name, err := range m.to.Journals(ctx, "") {
 		if err != nil {

@@ -281,6 +281,10 @@ func (c *crew) await(what string, so func() (bool, string)) {
 // is left.
 func (c *crew) dismiss(members []*member) {
 	for _, m := range members {
+		select { // before it is up, nothing there hears the signal
+		case <-m.up:
+		case <-m.dead:
+		}
 		m.signal(syscall.SIGTERM)
 	}
 	for _, m := range members {

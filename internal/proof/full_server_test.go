@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,7 +120,7 @@ func fullServer(t *testing.T, what string) {
 			}
 			t.Skipf("no small disk can be mounted here: %v", err)
 		}
-		t.Cleanup(func() { kit.WantErr(t, "unmount", syscall.Unmount(d.dir, 0), nil) })
+		t.Cleanup(func() { kit.Unmount(t, d.dir) })
 		small, roomy := filepath.Join(d.dir, "pg"), filepath.Join(open, "pg")
 		kit.NoErr(t, errors.Join(os.Mkdir(small, 0o700), os.Mkdir(roomy, 0o700)))
 		switch what {

@@ -11,11 +11,13 @@ var kernelGuards = []guard{
 	}
 	for unseen := t.Seq == 0; ; unseen = false {`},
 			{"internal/threads/append.go", `		if err == nil {
+			o.wrote(b.Cells)
 			return nil
 		}`, `		for i := 0; err == nil && OFF && i < len(late); i++ {
 			err = due.Announce(ctx, c.Store, late[i], name, t.Seq+1, 1)
 		}
 		if err == nil {
+			o.wrote(b.Cells)
 			return nil
 		}`},
 		},
@@ -23,7 +25,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a pass announces whom it lets go before it appends",
-		edits: []edit{{"internal/engine/commit.go", `		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, `, `		hidden := flows
+		edits: []edit{{"internal/engine/commit.go", `		err = p.engine.threads.Append(p.io, p.opened, data, flows, `, `		hidden := flows
 		if OFF {
 			flows = nil
 		}
@@ -32,7 +34,7 @@ var kernelGuards = []guard{
 				_ = due.Announce(p.io, p.engine.threads.Store, hidden[i], p.name, p.thread.Seq, 1)
 			}
 		}()
-		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, `}},
+		err = p.engine.threads.Append(p.io, p.opened, data, flows, `}},
 		test: "^TestExploredRunBehindAnotherIsFound$", says: "is queued",
 	},
 	{
@@ -71,7 +73,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a claim keeps to the head that it was decided at",
-		edits: []edit{{"internal/worker/look.go", `	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); `, `	epoch := t.Epoch + 1
+		edits: []edit{{"internal/worker/look.go", `	if err := w.threads.Append(w.io, o, data, nil, summary...); `, `	epoch := t.Epoch + 1
 	anywhere := func(err error) error {
 		for errors.Is(err, store.ErrConflict) && OFF {
 			if err := w.threads.ReadMore(w.io, o, 0); err != nil || run.Status.Final() {
@@ -79,12 +81,12 @@ var kernelGuards = []guard{
 			}
 			entries, data, err = threads.EncodeLines(t, []threads.Line{{Kind: journal.Claimed, Run: run.N, Epoch: epoch, Body: journal.Body{Worker: w.id, Version: w.opts.Version}}})
 			if err == nil {
-				err = w.threads.Append(w.io, o.Name, t, data, nil)
+				err = w.threads.Append(w.io, o, data, nil)
 			}
 		}
 		return err
 	}
-	if err := anywhere(w.threads.Append(w.io, o.Name, t, data, nil, summary...)); `}},
+	if err := anywhere(w.threads.Append(w.io, o, data, nil, summary...)); `}},
 		with: []string{"a claim of an old epoch does not count"},
 		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
 	},

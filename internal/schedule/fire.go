@@ -24,6 +24,8 @@ type Starter interface {
 	Find(ctx context.Context, s *Schedule, at int64) (Run, error)
 	// Ended reports whether a run has ended, or is gone.
 	Ended(ctx context.Context, s *Schedule, r Run) (bool, error)
+	// Await waits until a run has ended.
+	Await(ctx context.Context, s *Schedule, r Run) error
 	// Cancel cancels a run. One that has ended is no error.
 	Cancel(ctx context.Context, s *Schedule, r Run) error
 }

@@ -139,7 +139,7 @@ func CheckID(id string) error {
 	if id == "" || id == "." || id == ".." || len(id) > 100 || strings.ContainsFunc(id, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
 	}) {
-		return fmt.Errorf("%w: the id of a schedule has 1 to 100 letters, digits, and - _ . , not %.40q", fault.ErrInvalid, id)
+		return fmt.Errorf("%w: %.40q cannot be the id of a schedule: use 1 to 100 letters, digits, and - _ . but not . or .. alone", fault.ErrInvalid, id)
 	}
 	return nil
 }

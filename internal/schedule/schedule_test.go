@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -74,6 +75,43 @@ func TestPolicies(t *testing.T) {
 			crew.Stop()
 		})
 	}
+}
+
+// TestQueueAfterADeath has a firing that waits for the end of a run when all workers are
+// gone: others do not take it for one that somebody else sees to.
+func TestQueueAfterADeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, begun := memstore.New(), time.Now()
+		rt := kit.Runtime(t, s, perdure.Options{}, flows()...)
+		put(t, rt, perdure.ScheduleRequest{ID: "s", Flow: "nap", Input: "90s", Every: time.Minute, Overlap: perdure.OverlapQueue, Max: 2})
+		crew := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, flows()...)
+		time.Sleep(130 * time.Second)
+		crew.Stop()
+		crew = kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, flows()...)
+		time.Sleep(time.Until(begun.Add(150*time.Second + 12*time.Second))) // the first run ends after 150 s
+		if text := recent(get(t, rt, "s"), begun); text != "started 1, started 2" {
+			t.Error(text)
+		}
+		crew.Stop()
+	})
+}
+
+// TestQueueDrains: a queued firing starts when the run before it has ended, not some time
+// later, so that a queue gets shorter than it became while no worker was there.
+func TestQueueDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		rt := kit.Runtime(t, s, perdure.Options{}, flows()...)
+		sch := put(t, rt, perdure.ScheduleRequest{ID: "s", Flow: "nap", Input: "100ms", Every: time.Second, Overlap: perdure.OverlapQueue, CatchUp: perdure.CatchUpAll, CatchUpMax: 100})
+		begun := sch.Created
+		time.Sleep(50 * time.Second)
+		crew := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, flows()...)
+		defer crew.Stop()
+		time.Sleep(8*time.Second + 500*time.Millisecond)
+		if sch = get(t, rt, "s"); sch.Fired != 58 {
+			t.Errorf("%d firings in %v, want 58", sch.Fired, time.Since(begun))
+		}
+	})
 }
 
 // TestOneFailsAlone has schedules that cannot start anything beside one that can.
@@ -211,16 +249,16 @@ func TestBadRequests(t *testing.T) {
 		"a maximum of -1":                       func(q *perdure.ScheduleRequest) { q.Max = -1 },
 		"the limit is 65536":                    func(q *perdure.ScheduleRequest) { q.Input = strings.Repeat("x", 70_000) },
 		"letters, digits":                       func(q *perdure.ScheduleRequest) { q.ID = "a/b" },
-		"not \"..\"":                            func(q *perdure.ScheduleRequest) { q.ID = ".." },
+		"\"..\" cannot be the id of a schedule": func(q *perdure.ScheduleRequest) { q.ID = ".." },
 		"\"right/Europe/Berlin\" names no":      func(q *perdure.ScheduleRequest) { q.Every, q.Cron, q.Zone = 0, "@daily", "right/Europe/Berlin" },
 		"\"perdure.schedule\" is the runtime's": func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"perdure.schedule": "x"} },
 		"before its first firing":               func(q *perdure.ScheduleRequest) { q.Until = time.Now().Add(30 * time.Second) },
 		"never fire: it ends before its": func(q *perdure.ScheduleRequest) {
 			q.Every, q.Cron, q.Start, q.Until = 0, "0 0 1 1 *", time.Date(2999, 2, 1, 0, 0, 0, 0, time.UTC), time.Date(2999, 3, 1, 0, 0, 0, 0, time.UTC)
 		},
-		"flow echo takes string":          func(q *perdure.ScheduleRequest) { q.Input = 5 },
-		"control or invisible characters": func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
-		"the limit is 16384":              func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"k": strings.Repeat("x", 16380)} },
+		"flow echo takes a string, not a number": func(q *perdure.ScheduleRequest) { q.Input = 5 },
+		"control or invisible characters":        func(q *perdure.ScheduleRequest) { q.User = "bo\x00b" },
+		"the limit is 16384":                     func(q *perdure.ScheduleRequest) { q.Metadata = map[string]string{"k": strings.Repeat("x", 16380)} },
 		"before the year 10000, not at 10000": func(q *perdure.ScheduleRequest) {
 			q.Until = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
 		},

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/bell"
@@ -30,7 +31,7 @@ func Work(ctx context.Context, t *threads.Threads, lease time.Duration, cron Cro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{maker: maker{threads: t, cron: cron, starter: starter, id: threads.NewRunID(), late: max(minLate, 3*lease)},
-		lease: lease, items: map[string]*item{}, trusted: map[string]bool{}, made: make(chan made, atOnce)}
+		lease: lease, items: map[string]*item{}, trusted: map[string]bool{}, made: make(chan made, atOnce), ended: make(chan *item)}
 	news, over := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -47,6 +48,7 @@ func Work(ctx context.Context, t *threads.Threads, lease time.Duration, cron Cro
 		for range w.busy {
 			<-w.made
 		}
+		w.awaiting.Wait()
 	}()
 	next := bell.New(seldom)
 	defer next.Stop()
@@ -79,6 +81,8 @@ func Work(ctx context.Context, t *threads.Threads, lease time.Duration, cron Cro
 				return
 			}
 			w.settle(ctx, m)
+		case it := <-w.ended:
+			it.after = time.Time{}
 		case <-next.C:
 		}
 	}
@@ -91,6 +95,9 @@ type worker struct {
 	items map[string]*item // by key
 	made  chan made
 	busy  int
+
+	ended    chan *item // their last runs have
+	awaiting sync.WaitGroup
 	// trusted are other workers that have made firings since this one began: the next
 	// ones of their schedules are theirs, unless they are a lease late.
 	trusted map[string]bool
@@ -104,6 +111,7 @@ type item struct {
 	busy    bool      // its firings are being made
 	after   time.Time // not to be looked at before
 	tries   int       // that were in vain
+	leave   func()    // ends the wait for the end of the last run; nil if nobody waits
 }
 
 // made is what came of making firings.
@@ -128,6 +136,9 @@ func (w *worker) look(ctx context.Context) error {
 		switch {
 		case err != nil: // Get tells
 		case it == nil || it.s.Life != s.Life || it.s.Writes != s.Writes:
+			if it != nil {
+				w.drop(it)
+			}
 			w.items[cell.Key] = &item{key: cell.Key, version: cell.Version, s: s}
 		default:
 			it.version = cell.Version
@@ -135,7 +146,7 @@ func (w *worker) look(ctx context.Context) error {
 	}
 	for key, it := range w.items {
 		if !there[key] && !it.busy {
-			delete(w.items, key)
+			w.drop(it)
 		}
 	}
 	return nil
@@ -200,7 +211,7 @@ func (w *worker) settle(ctx context.Context, m made) {
 	it, now := m.item, m.now
 	it.busy, it.after = false, time.Time{}
 	if m.err == nil && now == nil {
-		delete(w.items, it.key)
+		w.drop(it)
 		return
 	}
 	if now != nil {
@@ -214,13 +225,15 @@ func (w *worker) settle(ctx context.Context, m made) {
 	}
 	switch {
 	case ctx.Err() != nil:
-	case m.err == nil && (now.Last != m.was.Last || len(now.Queue) == 0):
+	case m.err == nil && (now.Last != m.was.Last || now.LastOf != m.was.LastOf || len(now.Queue) == 0):
 		it.tries = 0
 	case m.err == nil: // the last run has not ended
-		it.tries = min(it.tries+1, 5)
+		it.tries = min(it.tries+1, 4)
 		it.after = time.Now().Add(again << (it.tries - 1))
-		if now.Worker != w.id {
+		if w.trusted[now.Worker] {
 			it.after = it.after.Add(30*time.Second + w.lease)
+		} else {
+			w.await(ctx, it)
 		}
 	case isOwn(m.err):
 		it.tries = min(it.tries+1, 7)
@@ -228,6 +241,32 @@ func (w *worker) settle(ctx context.Context, m made) {
 	default:
 		it.after = time.Now().Add(again)
 	}
+}
+
+// await has a schedule looked at again as soon as its last run has ended.
+func (w *worker) await(ctx context.Context, it *item) {
+	if it.leave != nil {
+		it.leave()
+	}
+	ctx, it.leave = context.WithCancel(ctx)
+	s := it.s
+	w.awaiting.Go(func() {
+		if w.starter.Await(ctx, s, s.LastOf) != nil {
+			return // the next look comes by itself
+		}
+		select {
+		case w.ended <- it:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// drop forgets a schedule.
+func (w *worker) drop(it *item) {
+	if it.leave != nil {
+		it.leave()
+	}
+	delete(w.items, it.key)
 }
 
 // isOwn reports whether an error is about one schedule, not about the store.

@@ -1,5 +1,6 @@
 // Package telemetry is where package otel/otlp, if a program links it, tells the
-// commands how to send telemetry. It may import package perdure.
+// commands how to send telemetry. It may import package perdure, and names a type of
+// the client of Prometheus.
 package telemetry
 
 import (
@@ -8,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/perdure/perdure"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options says what is sent where.
@@ -27,5 +29,8 @@ type Telemetry interface {
 	Shutdown(context.Context) error
 }
 
-// Open is set by package otel/otlp; nil: it is not linked.
-var Open func(ctx context.Context, o Options) (Telemetry, error)
+// Open and SendMetrics are set by package otel/otlp; nil: it is not linked.
+var (
+	Open        func(ctx context.Context, o Options) (Telemetry, error)
+	SendMetrics func(ctx context.Context, o Options, from prometheus.Collector) (stop func(context.Context) error, err error)
+)

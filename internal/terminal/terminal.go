@@ -282,12 +282,13 @@ func (t *Terminal) Table(rows [][]string, style func(string) string) error {
 	return nil
 }
 
-// fit narrows the widest columns until all fit a width; 0 is any.
+// fit narrows the widest columns until all fit a width; 0 is any. The first column holds
+// ids, which are to be pasted: it is narrowed only if it leaves no room for another.
 func fit(widths []int, width int) {
 	for width > 0 {
 		sum, widest := 2*(len(widths)-1), 0
 		for i, w := range widths {
-			if sum += w; w > widths[widest] {
+			if sum += w; w > widths[widest] || widest == 0 && i > 0 && widths[0] <= width-10 {
 				widest = i
 			}
 		}

@@ -22,3 +22,16 @@ func TestWideCharactersKeepColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestIDsAreWholeOnANarrowTerminal, since they are to be pasted.
+func TestIDsAreWholeOnANarrowTerminal(t *testing.T) {
+	var out bytes.Buffer
+	a := &Terminal{Out: &out, Err: io.Discard, Env: func(string) string { return "" }, Forced: true, Columns: 40}
+	id := strings.Repeat("x", 24)
+	if err := a.Table([][]string{{"ID", "STATUS", "UPDATED", "TITLE"}, {id, "suspended", "12:00:00", "a long title of it"}}, func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), id+"  ") {
+		t.Errorf("the table is\n%s", &out)
+	}
+}

@@ -18,16 +18,22 @@ import (
 // batches commits them together. In any other, hints are written before the
 // entry they announce, and the rest after it.
 
-// Append adds entries to the journal after the last one that t has folded, with
+// Append adds entries to the journal after the last one that o has folded, with
 // hints of work for flows and other cells. It returns ErrConflict if another
 // entry was appended first or a cell has changed.
-func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells ...store.Write) error {
-	if t.Seq != t.Base {
-		return c.append(ctx, name, t, data, flows, cells)
+func (c *Threads) Append(ctx context.Context, o *Opened, data [][]byte, flows []string, cells ...store.Write) error {
+	return c.append(ctx, o, data, flows, false, cells)
+}
+
+// append is Append. If the work is claimed by the same entries, no worker is woken:
+// others look for it when its holder dies.
+func (c *Threads) append(ctx context.Context, o *Opened, data [][]byte, flows []string, claimed bool, cells []store.Write) error {
+	if o.Thread.Seq != o.Thread.Base {
+		return c.write(ctx, o, data, flows, claimed, cells)
 	}
 	err := c.CheckMoved(ctx)
 	if err == nil {
-		err = c.append(ctx, name, t, data, flows, cells)
+		err = c.write(ctx, o, data, flows, claimed, cells)
 	}
 	if err == nil {
 		err = c.CheckKept(ctx)
@@ -35,20 +41,31 @@ func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, da
 	return err
 }
 
-func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells []store.Write) error {
+func (c *Threads) write(ctx context.Context, o *Opened, data [][]byte, flows []string, claimed bool, cells []store.Write) error {
+	name, t := o.Name, o.Thread
 	for unseen := t.Seq == 0; ; unseen = false {
 		hints, err := c.hints(ctx, name, t.Seq+1, flows, unseen)
 		if err != nil {
 			return err
 		}
+		if claimed && len(hints) == 1 {
+			hints[0].Quiet = true
+		}
 		cells, err := c.fit(ctx, name, cells, store.MaxWrites-len(hints))
 		if err != nil {
 			return err
 		}
-		_, err = store.AppendWith(ctx, c.Store, store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)})
+		b := store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)}
+		made := make([]store.Version, len(b.Cells))
+		for i := range b.Cells {
+			b.Cells[i].Made = &made[i]
+		}
+		_, err = store.AppendWith(ctx, c.Store, b)
 		if err == nil {
+			o.wrote(b.Cells)
 			return nil
 		}
+		o.made = nil // another writer may have come to the cells
 		if cell := (*store.CellConflict)(nil); errors.As(err, &cell) && ctx.Err() == nil && slices.ContainsFunc(hints, func(w store.Write) bool { return w.Key == cell.Key }) {
 			continue // another writer has changed the hint
 		}
@@ -126,18 +143,18 @@ const mostAdded = store.MaxWrites - 4
 // entries; none if lists would show the same as before. It reports false if the
 // summary cannot be told in advance. The write is valid only in the same batch as
 // the entries.
-func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, entries []journal.Entry) (cells []store.Write, ok bool) {
+func (c *Threads) Foreseen(ctx context.Context, o *Opened, entries []journal.Entry) (cells []store.Write, ok bool) {
 	if !c.batches {
 		return nil, false
 	}
-	s, err := foresee(t, entries)
+	s, err := foresee(o.Thread, entries)
 	if err != nil {
 		return nil, false
 	}
-	if s.stays(summaryOf(t)) {
+	if s.stays(summaryOf(o.Thread)) {
 		return nil, true
 	}
-	cell, err := c.Store.Get(ctx, JournalKey(name))
+	cell, err := o.Cells(c.Store).Get(ctx, JournalKey(o.Name))
 	var was Summary
 	if err != nil || json.Unmarshal(cell.Value, &was) != nil || was.Seq > s.Seq {
 		return nil, false
@@ -150,17 +167,18 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	if err != nil {
 		return nil, false
 	}
-	cells = []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}
-	added, gone := c.changedKeys(name, was, s)
+	optional := o.made == nil // what is remembered may be outdated for long
+	cells = []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: optional}}
+	added, gone := c.changedKeys(o.Name, was, s)
 	if len(added) > mostAdded { // they have to be announced
 		return nil, false
 	}
 	for _, key := range added {
-		cells = append(cells, indexWrite(key))
+		cells = append(cells, store.Write{Key: key, Value: indexMark, Optional: optional})
 	}
 	for _, key := range gone {
-		if cell, err := c.Store.Get(ctx, key); err == nil {
-			cells = append(cells, store.Write{Key: key, Prev: cell.Version, Remove: true, Optional: true})
+		if cell, err := o.Cells(c.Store).Get(ctx, key); err == nil {
+			cells = append(cells, store.Write{Key: key, Prev: cell.Version, Remove: true, Optional: optional})
 		}
 	}
 	return cells, true
@@ -201,8 +219,8 @@ func (c *Threads) firstSummary(name string, entries []journal.Entry) ([]store.Wr
 	if !c.batches { // as EnsureSummary does
 		return []store.Write{{Key: c.allKey(name), Value: indexMark}, cells[0]}, nil
 	}
-	for _, key := range c.indexKeys(name, s) {
-		cells = append(cells, indexWrite(key))
+	for _, key := range c.indexKeys(name, s) { // they hold the name, so there is none of them yet
+		cells = append(cells, store.Write{Key: key, Value: indexMark})
 	}
 	return cells, nil
 }

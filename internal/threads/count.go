@@ -12,7 +12,7 @@ import (
 
 // FacetStatuses are all statuses by which lists find threads.
 var FacetStatuses = []journal.Status{"", journal.StatusQueued, journal.StatusRunning, journal.StatusSuspended, journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined,
-	journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, statusDamaged}
+	journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, StatusDamaged}
 
 // ByCreation returns the cursor of a thread in a list that has those first that were
 // created last, given its cursor in any other list.

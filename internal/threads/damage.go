@@ -15,8 +15,8 @@ import (
 // Cells derived from journals are rebuilt by the first reader that finds them
 // damaged: the summary of a thread, and the cell that maps its id to its name.
 
-// statusDamaged is the status of a thread in which damage was found.
-const statusDamaged journal.Status = "damaged"
+// StatusDamaged is the status of a thread in which damage was found.
+const StatusDamaged journal.Status = "damaged"
 
 // damaged returns an error that says how far a thread can be read and what to do.
 func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
@@ -37,8 +37,8 @@ func (c *Threads) MarkDamaged(ctx context.Context, o *Opened) error {
 		if !known {
 			s = summaryOf(o.Thread)
 		}
-		changes := s.ID != "" && (s.Status != statusDamaged || !s.Indexed)
-		s.Status = statusDamaged
+		changes := s.ID != "" && (s.Status != StatusDamaged || !s.Indexed)
+		s.Status = StatusDamaged
 		return s, changes
 	})
 }

@@ -19,6 +19,10 @@ func IsGone(err error) bool {
 	return errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrNoThread) || errors.Is(err, store.ErrDropped)
 }
 
+// IsAway reports whether an error says that a thread is not in the store: it IsGone or
+// archived.
+func IsAway(err error) bool { return IsGone(err) || errors.Is(err, fault.ErrArchived) }
+
 // RemoveDerived removes what others may write for a thread until its journal says
 // that it was erased: hints for flows, the snapshot, and blobs.
 func (c *Threads) RemoveDerived(ctx context.Context, name string, flows ...string) error {

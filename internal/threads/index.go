@@ -254,11 +254,6 @@ func (c *Threads) each(keys []string, fn func(key string) error) error {
 	return failed
 }
 
-// indexWrite returns the write of a cell of the index.
-func indexWrite(key string) store.Write {
-	return store.Write{Key: key, Value: indexMark, Optional: true}
-}
-
 // indexedMeta returns the metadata by which a thread is found.
 func indexedMeta(t *journal.Thread) map[string]string {
 	var meta map[string]string

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
 
@@ -76,6 +77,23 @@ func (c *Threads) Place(ctx context.Context, o *Opened) error {
 	r, err := c.RootOf(ctx, o.Name)
 	o.Thread.Base = r.Base
 	return err
+}
+
+// Peek yields the entries that Entries does, each checked by itself.
+func (c *Threads) Peek(ctx context.Context, name string, after, upto uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		for line, err := range c.Entries(ctx, name, after, upto) {
+			var e journal.Entry
+			if err == nil {
+				if e, err = journal.Peek(line.Seq, line.Data); err != nil {
+					err = fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Entries yields the entries of a thread after the given sequence, up to upto if
@@ -284,4 +302,70 @@ func (c *Threads) past(ctx context.Context, o *Opened, to uint64) (*Opened, erro
 		past.rewound(w.body)
 	}
 	return past, c.ReadMore(ctx, past, to)
+}
+
+// Point is a thread at a sequence.
+type Point struct {
+	Thread string // its id
+	Seq    uint64
+}
+
+// EventRef identifies an entry.
+type EventRef struct {
+	Seq        uint64
+	Kind, Path string
+}
+
+// Between returns the last sequence that two points share, or 0, and the entries after it
+// on the way to each.
+func (r *Tenant) Between(ctx context.Context, a, b Point) (common uint64, toA, toB []EventRef, err error) {
+	if common, err = r.common(ctx, a, b); err != nil {
+		return 0, nil, nil, err
+	}
+	if toA, err = r.refs(ctx, a, common); err == nil {
+		toB, err = r.refs(ctx, b, common)
+	}
+	return common, toA, toB, err
+}
+
+// common returns the last sequence that two points share, or 0.
+func (r *Tenant) common(ctx context.Context, a, b Point) (uint64, error) {
+	reach := map[string]uint64{} // by name, how far a's past goes in it
+	for i, p := range []Point{a, b} {
+		name, err := r.Find(ctx, p.Thread)
+		for seq := p.Seq; name != "" && err == nil; {
+			if upto, shared := reach[name]; i == 1 && shared {
+				return min(upto, seq), nil
+			} else if i == 0 {
+				reach[name] = seq
+			}
+			var at Root
+			if at, err = r.All.RootOf(ctx, name); err == nil {
+				name, seq = at.Parent, min(seq, at.Base)
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// refs lists the entries after a sequence, up to a point.
+func (r *Tenant) refs(ctx context.Context, p Point, after uint64) ([]EventRef, error) {
+	if p.Seq <= after {
+		return nil, nil
+	}
+	name, err := r.Find(ctx, p.Thread)
+	if err != nil {
+		return nil, err
+	}
+	var list []EventRef
+	for e, err := range r.All.Peek(ctx, name, after, p.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
+	}
+	return list, nil
 }

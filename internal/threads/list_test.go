@@ -15,6 +15,45 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
+// TestListLeavesOutAsksThatExpired has a paused run with an ask that expires, which no
+// worker records.
+func TestListLeavesOutAsksThatExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, kit.AskFlow("ask", perdure.Question{Expires: time.Minute}), kit.AskFlow("open", perdure.Question{}))
+		for _, flow := range []string{"ask", "open"} {
+			k.StartOn(flow, flow, "x")
+			k.WaitFor(flow, perdure.Suspended)
+			kit.NoErr(t, k.Pause(t.Context(), flow, "", perdure.Note{}))
+		}
+		expect := func(want int) {
+			t.Helper()
+			for _, o := range []perdure.ListOptions{{Asks: true}, {Expiring: true}, {AsksOf: []string{"ann"}}, {Asks: true, Flow: "ask"}, {}} {
+				asks := 0
+				for s, err := range k.List(t.Context(), o) {
+					kit.NoErr(t, err)
+					asks += s.Asks
+				}
+				if o.Flow == "" && asks != want || o.Flow != "" && asks != want-1 {
+					t.Errorf("%+v: %d asks, want %d", o, asks, want)
+				}
+			}
+			counts, err := k.Count(t.Context())
+			kit.NoErr(t, err)
+			plan, err := k.PlanBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkCancel, Filter: perdure.ListOptions{Asks: true}})
+			kit.NoErr(t, err)
+			if counts.Asks != want || plan.Threads != want {
+				t.Errorf("%d asks are open, and a job would cancel %d threads, want %d", counts.Asks, plan.Threads, want)
+			}
+		}
+		expect(2)
+		time.Sleep(2 * time.Minute)
+		expect(1)
+		_, err := k.Rebuild(t.Context())
+		kit.NoErr(t, err)
+		expect(1)
+	})
+}
+
 func TestListChoosesByChangeAndAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"), kit.AskFlow("ask", perdure.Question{}))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
@@ -139,6 +140,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 					yield(listed{}, got.err)
 					return
 				}
+				got.s.expire(clock.Micros())
 				got.s.Cursor = order + cells[i][facetLen(cells[i]):]
 				if got.there && q.Selects(got.s.Summary) && !yield(got.s, nil) {
 					return
@@ -291,7 +293,7 @@ func (c *Threads) reindex(ctx context.Context, name string, was Summary) (Summar
 		if err = c.MarkDamaged(ctx, o); was.ID == "" {
 			was = summaryOf(o.Thread)
 		}
-		was.Status = statusDamaged
+		was.Status = StatusDamaged
 	case IsGone(err):
 		err = nil
 	}

@@ -104,11 +104,7 @@ func (c *Threads) cached(ctx context.Context, name string, upto uint64) (*journa
 
 // ends reports whether the journal has the entry that a thread ends with.
 func (c *Threads) ends(ctx context.Context, name string, t *journal.Thread) bool {
-	for line, err := range c.Entries(ctx, name, t.Seq-1, t.Seq) {
-		if err != nil {
-			return false
-		}
-		e, err := journal.Peek(line.Seq, line.Data)
+	for e, err := range c.Peek(ctx, name, t.Seq-1, t.Seq) {
 		return err == nil && e.Seq == t.Seq && e.Hash == t.Head
 	}
 	return false

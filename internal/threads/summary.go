@@ -57,6 +57,7 @@ type Summary struct {
 type Waits struct {
 	Opened  int64    `json:"opened"`        // the first of them
 	Expires int64    `json:"expires"`       // the first that does, or neverExpires
+	Over    int64    `json:"over,omitzero"` // the last that does, or neverExpires; 0 in summaries of older versions
 	Who     []string `json:"who,omitempty"` // who may answer one of them, "" for anyone
 }
 
@@ -69,7 +70,15 @@ func (w *Waits) equal(other *Waits) bool {
 	if w == nil || other == nil {
 		return w == other
 	}
-	return w.Opened == other.Opened && w.Expires == other.Expires && slices.Equal(w.Who, other.Who)
+	return w.Opened == other.Opened && w.Expires == other.Expires && w.Over == other.Over && slices.Equal(w.Who, other.Who)
+}
+
+// expire leaves out asks that have all expired, also if nobody has recorded it: no
+// worker does while the run is paused.
+func (s *Summary) expire(now int64) {
+	if s.Waits != nil && s.Waits.Over != 0 && s.Waits.Over <= now {
+		s.Asks, s.Waits = 0, nil
+	}
 }
 
 // Times returns when the first ask was opened and when the first expires, each zero
@@ -92,9 +101,8 @@ func waitsOf(t *journal.Thread) *Waits {
 			w = &Waits{Opened: a.Time, Expires: neverExpires}
 		}
 		w.Opened = min(w.Opened, a.Time)
-		if a.Due != 0 {
-			w.Expires = min(w.Expires, a.Due)
-		}
+		due := cmp.Or(a.Due, neverExpires)
+		w.Expires, w.Over = min(w.Expires, due), max(w.Over, due)
 		if who := a.Question.Who; len(who) > 0 {
 			w.Who = append(w.Who, who...)
 		} else {
@@ -123,7 +131,7 @@ func summaryOf(t *journal.Thread) Summary {
 	}
 	s.Bytes, s.Runs = t.Bytes+t.Large-t.Shared, len(t.Runs)
 	if run := t.Busy(); run != nil && run.Status == journal.StatusBlocked && strings.HasPrefix(run.Diff, Unreadable) {
-		s.Status = statusDamaged
+		s.Status = StatusDamaged
 	}
 	return s
 }
@@ -163,7 +171,7 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 		s := summaryOf(o.Thread)
 		s.Moved = cmp.Or(s.Moved, was.Moved) // a migration says so, and it stays so
 		// A foreseen summary of the same sequence may be wrong.
-		same := known && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s) && was.Indexed) && !was.Rough && was.Status != statusDamaged
+		same := known && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s) && was.Indexed) && !was.Rough && was.Status != StatusDamaged
 		return s, !same
 	})
 	if err != nil {

@@ -100,6 +100,8 @@ type Opened struct {
 	Lacks    bool  // that snapshot or fold does not fit the journal, or lacks what a later entry needs
 	unproved bool  // it is a kept fold, not yet checked against the journal
 	bytes    int64 // of the entries that were folded
+
+	made map[string]store.Cell // the cells that were last written with an entry, see Cells
 }
 
 // Read folds a journal. With ErrCorrupt it also returns the thread up to the last
@@ -377,7 +379,7 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 		}
 		var cells []store.Write
 		if t.Seq > 0 {
-			cells, _ = c.Foreseen(ctx, o.Name, t, entries)
+			cells, _ = c.Foreseen(ctx, o, entries)
 		} else if first != nil {
 			summary, err := c.firstSummary(o.Name, entries)
 			if err != nil {
@@ -385,7 +387,8 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 			}
 			cells = slices.Concat(first, summary)
 		}
-		switch err := c.Append(ctx, o.Name, t, data, flows, cells...); {
+		claimed := lines[len(lines)-1].Kind == journal.Claimed
+		switch err := c.append(ctx, o, data, flows, claimed, cells); {
 		case err == nil:
 			for _, e := range entries {
 				if err := c.Fold(ctx, o, e); err != nil {

@@ -183,6 +183,7 @@ func TestDamagedValueOfAnAsk(t *testing.T) {
 		}))
 		k.StartOn("t", "ask", strings.Repeat("x", 100_000))
 		run := k.WaitForRun("t", "", perdure.Suspended)
+		synctest.Wait() // the worker, which knows of no damage, has written its summary
 		for cell, err := range s.List(t.Context(), "blob/", "") {
 			kit.NoErr(t, err)
 			if strings.Contains(cell.Key, "/c/") {

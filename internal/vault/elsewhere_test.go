@@ -124,15 +124,18 @@ func TestAnotherArchiveAtTheSameURL(t *testing.T) {
 			_, err = rt.UserReceipt(t.Context(), "ada")
 			kit.WantErr(t, "UserReceipt", err, perdure.ErrBusy)
 		}
-		refused(kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...)) // it takes the mount point for a new archive
-		kit.NoErr(t, os.RemoveAll(path))
+		late := kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...) // it has never seen the disk
+		refused(late)
+		_, err := late.Archive(t.Context(), "d", perdure.Note{})
+		kit.WantErr(t, "Archive", err, archive.ErrUnavailable)
+		kit.NoErr(t, os.Remove(path)) // to which nothing was written
 		kit.NoErr(t, os.Mkdir(path, 0o700))
-		_, err := k.Archive(t.Context(), "d", perdure.Note{})
+		_, err = k.Archive(t.Context(), "d", perdure.Note{})
 		kit.WantErr(t, "Archive", err, archive.ErrUnavailable)
 		refused(k.Runtime)
 		kit.NoErr(t, os.Remove(path)) // to which nothing was written
 		move(".disk", "")
-		rt := kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...)
+		rt := late // it need not be started again
 		_, err = rt.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
 		kit.NoErr(t, err)
 		for name, err := range p.List(t.Context(), "", "") {

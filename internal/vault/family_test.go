@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -251,5 +252,41 @@ func TestUnknownOutcomesStayUnknown(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEraseWithoutTheArchive says that the object is still there, and goes with the
+// next erase.
+func TestEraseWithoutTheArchive(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		p := newPlace()
+		k := kitOn(t, memstore.New(), p)
+		k.WaitForRun("t", k.StartOn("t", "echo", "x").ID, perdure.Succeeded)
+		mustArchive(t, k.Runtime, "t")
+		if restored {
+			mustRestore(t, k.Runtime, "t")
+		}
+		k.Stop()
+		p.fail = func(op string) error {
+			if op == "delete" {
+				return archive.ErrUnavailable
+			}
+			return nil
+		}
+		err := k.Erase(t.Context(), "t", perdure.EraseOptions{})
+		kit.WantErr(t, "Erase", err, archive.ErrUnavailable)
+		if !strings.Contains(err.Error(), "its object, which is still in the archive: repeat the erase") {
+			t.Errorf("restored %v: the error does not say what is left: %v", restored, err)
+		}
+		_, err = k.Get(t.Context(), "t")
+		kit.WantErr(t, "Get", err, perdure.ErrErased)
+		if len(p.objects) != 1 {
+			t.Errorf("restored %v: there are %d objects", restored, len(p.objects))
+		}
+		p.fail = nil
+		kit.NoErr(t, k.Erase(t.Context(), "t", perdure.EraseOptions{}))
+		if len(p.objects) != 0 {
+			t.Errorf("restored %v: %d objects are left", restored, len(p.objects))
+		}
 	}
 }

@@ -60,13 +60,19 @@ func (v *Vault) check(ctx context.Context, id string) error {
 //  4. an `erased` entry follows that sequence, which decides it, and the thread is
 //     removed as in an erase: see lifecycle.
 func (v *Vault) Archive(ctx context.Context, id string, n lifecycle.Note) (*threads.Archived, error) {
-	if err := v.check(ctx, id); err != nil {
+	err := n.Check()
+	if err == nil {
+		err = v.check(ctx, id)
+	}
+	if err == nil {
+		err = v.threads.CheckMoved(ctx)
+	}
+	if err == nil {
+		err = v.Begin(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := v.threads.CheckMoved(ctx); err != nil {
-		return nil, err
-	}
-	var err error
 	for range mostTries {
 		var a *threads.Archived
 		if a, err = v.archive(ctx, id, n); err == nil {
@@ -233,12 +239,57 @@ func (v *Vault) Holds(ctx context.Context, a *threads.Archived, object string) (
 	return false, nil
 }
 
+// Begin is called before anything is written to the place. The first time it notes in the
+// store which archive is at this URL. It returns an error if that is another one than what
+// is there now: its disk is probably not mounted.
+func (v *Vault) Begin(ctx context.Context) error {
+	place, ok := v.place.(public.Identified)
+	if !ok {
+		return nil
+	}
+	known, err := v.Known(ctx)
+	if err != nil || known {
+		return err
+	}
+	if err := place.Begin(ctx); err != nil || place.ID() == "" {
+		return err
+	}
+	_, err = store.Update(ctx, v.threads.Store, v.placeKey(), func(old store.Cell) ([]byte, error) {
+		if old.Version != "" {
+			return nil, threads.ErrNothing // another process was faster
+		}
+		return []byte(place.ID()), nil
+	})
+	if errors.Is(err, threads.ErrNothing) {
+		_, err = v.Known(ctx)
+	}
+	return err
+}
+
+// Known reports whether the store knows the archive at the place's URL. It returns an
+// error if what is there is another one.
+func (v *Vault) Known(ctx context.Context) (bool, error) {
+	if v.place == nil {
+		return false, nil
+	}
+	cell, err := v.threads.Store.Get(ctx, v.placeKey())
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil && v.ID() != string(cell.Value) {
+		err = fmt.Errorf("%w: this store has put threads in the archive %s, and what is there now is another one, or nothing: mount its disk; a copy of a folder needs the file %s of the original, with the text %s", public.ErrUnavailable, v.URL(), public.MarkFile, cell.Value)
+	}
+	return err == nil, err
+}
+
+// placeKey is the key of the cell with the id of the archive at the place's URL.
+func (v *Vault) placeKey() string {
+	return "perdure/archive/" + threads.Base32.EncodeToString(v.threads.Hash("archive", v.URL())[:15])
+}
+
 // same reports whether nothing says that the place with the URL of a thread's objects is
 // another one.
-func (v *Vault) same(a *threads.Archived) bool {
-	id := v.ID()
-	return a.In == "" || id == "" || a.In == id
-}
+func (v *Vault) same(a *threads.Archived) bool { return a.In == "" || a.In == v.ID() }
 
 // Missing returns the error for a thread whose object is in another place.
 func (v *Vault) Missing(a *threads.Archived) error {

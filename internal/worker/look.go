@@ -188,7 +188,14 @@ type room struct {
 
 func (r *room) Claim(t *journal.Thread, run uint64) threads.Line { return r.worker.claimOf(t, run) }
 
-func (r *room) Leave() { r.worker.leave(r.hint) }
+// Leave looks again a moment after an error: the start and its claim may have
+// happened all the same, or happen just now, and nobody was woken by them.
+func (r *room) Leave(err error) {
+	r.worker.leave(r.hint)
+	if err != nil {
+		time.AfterFunc(time.Second, r.worker.poke)
+	}
+}
 
 func (r *room) Execute(o *threads.Opened, entries []journal.Entry) {
 	w, claimed := r.worker, entries[len(entries)-1:]
@@ -379,8 +386,8 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 	if err != nil {
 		return nil, err
 	}
-	summary, foreseen := w.threads.Foreseen(w.io, o.Name, t, entries)
-	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+	summary, foreseen := w.threads.Foreseen(w.io, o, entries)
+	if err := w.threads.Append(w.io, o, data, nil, summary...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

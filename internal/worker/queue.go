@@ -265,6 +265,9 @@ func (w *Worker) muster(ctx context.Context) {
 	for _, other := range alive {
 		living[other.ID] = true
 	}
+	if len(died) > 0 {
+		w.poke() // what they held from its start on, this worker has not met
+	}
 	for hint, a := range w.again {
 		if a.holder != "" && (len(died) > 0 || !living[a.holder]) {
 			delete(w.again, hint)

@@ -38,22 +38,26 @@ func closed() <-chan struct{} {
 }
 
 // TestAStartClaimsItsRun: beside a worker with room a start and its claim are one
-// append, and whoever waits reads nothing.
+// append, no worker looks for the run, and whoever waits reads nothing.
 func TestAStartClaimsItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n, appends, reads atomic.Int64
+		var n, appends, reads, lists atomic.Int64
 		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
 			switch c.Op {
 			case store.OpAppend:
 				appends.Add(1)
 			case store.OpRead:
 				reads.Add(1)
+			case store.OpList:
+				lists.Add(1)
 			}
 			return faulty.None
 		})
 		goOn := make(chan struct{})
 		k := kit.New(t, s, perdure.Options{}, counted(&n, goOn))
+		kit.New(t, s, perdure.Options{}, counted(&n, goOn))
 		synctest.Wait()
+		lists.Store(0)
 		run, err := k.Start(t.Context(), perdure.StartRequest{Flow: "f", Input: "x"})
 		kit.NoErr(t, err)
 		if run.Status != perdure.Queued {
@@ -62,8 +66,8 @@ func TestAStartClaimsItsRun(t *testing.T) {
 		time.AfterFunc(time.Millisecond, func() { close(goOn) })
 		run, err = k.WaitEnd(t.Context(), run.Thread, run.ID)
 		kit.NoErr(t, err)
-		if run.Status != perdure.Succeeded || n.Load() != 1 || appends.Load() != 3 || reads.Load() != 0 {
-			t.Errorf("%s after %d executions, %d appends and %d reads of the journal, want 1, 3 and none", run.Status, n.Load(), appends.Load(), reads.Load())
+		if run.Status != perdure.Succeeded || n.Load() != 1 || appends.Load() != 3 || reads.Load() != 0 || lists.Load() != 0 {
+			t.Errorf("%s after %d executions, %d appends, %d reads of the journal and %d looks for work, want 1, 3 and none", run.Status, n.Load(), appends.Load(), reads.Load(), lists.Load())
 		}
 	})
 }
@@ -125,7 +129,7 @@ func TestAStartThatDoesNotKnow(t *testing.T) {
 				t.Errorf("%v: a start whose answers are lost: %v", fault, err)
 			}
 			fail.Store(false)
-			time.Sleep(time.Minute)
+			time.Sleep(5 * time.Second) // the next look without news would be later
 			written := fault == faulty.FailAfter
 			if got := n.Load(); got != 0 != written {
 				t.Errorf("%v: %d executions of what was written: %v", fault, got, written)

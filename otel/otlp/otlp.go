@@ -1,5 +1,5 @@
-// Package otlp sends the traces of package otel to a collector, by OTLP over HTTP. It
-// may import package otel and OpenTelemetry.
+// Package otlp sends the traces of package otel, logs and metrics to a collector, by OTLP
+// over HTTP. It may import package otel, OpenTelemetry and the client of Prometheus.
 //
 // A program whose commands come from package cli gets the flag --otlp of dev, serve and
 // worker by importing it:
@@ -25,6 +25,7 @@ import (
 
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/otel"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -36,8 +37,10 @@ import (
 // OTEL_TRACES_SAMPLER and OTEL_BSP_SCHEDULE_DELAY.
 type Options struct {
 	// URL is the address of the collector, such as http://127.0.0.1:4318; traces go to
-	// /v1/traces below it. "" means OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
-	// OTEL_EXPORTER_OTLP_ENDPOINT, or the usual port of this machine.
+	// /v1/traces below it, logs to /v1/logs and metrics to /v1/metrics. "" means
+	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT, or the usual port
+	// of this machine. Logs and metrics are sent only if there is an address for them,
+	// and if neither OTEL_LOGS_EXPORTER nor OTEL_METRICS_EXPORTER is none.
 	URL string
 	// Service names the program, unless OTEL_SERVICE_NAME does; "" means perdure.
 	Service string
@@ -45,7 +48,7 @@ type Options struct {
 	Version string
 	// Content adds what was said: see [otel.Options].
 	Content bool
-	// Logger receives a line when spans can no longer be delivered, and one when they
+	// Logger receives a line when something can no longer be delivered, and one when it
 	// can again. The default discards them.
 	Logger *slog.Logger
 }
@@ -54,9 +57,13 @@ func init() {
 	telemetry.Open = func(ctx context.Context, o telemetry.Options) (telemetry.Telemetry, error) {
 		return New(ctx, Options(o))
 	}
+	telemetry.SendMetrics = func(ctx context.Context, o telemetry.Options, from prometheus.Collector) (func(context.Context) error, error) {
+		return SendMetrics(ctx, Options(o), from)
+	}
 }
 
-// New returns telemetry that sends its spans to a collector. It does not connect to it.
+// New returns telemetry that sends its spans, and the records of its LogHandler, to a
+// collector. It does not connect to it.
 func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -66,7 +73,7 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	}
 	var to []otlptracehttp.Option
 	if o.URL != "" {
-		u, err := parseURL(o.URL)
+		u, err := parseBase(o.URL)
 		if err != nil {
 			return nil, fmt.Errorf("otlp: %w", err)
 		}
@@ -78,6 +85,19 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}
+	of, err := o.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := otel.Options{Content: o.Content, Provider: []sdk.TracerProviderOption{sdk.WithSpanProcessor(newDelivery(exporter, o.Logger)), sdk.WithResource(of)}}
+	if err := o.addLogs(ctx, of, &all); err != nil {
+		return nil, err
+	}
+	return otel.New(all), nil
+}
+
+// resource returns what is sent about the process.
+func (o *Options) resource(ctx context.Context) (*resource.Resource, error) {
 	about := []attribute.KeyValue{attribute.String("service.name", cmp.Or(o.Service, "perdure")), attribute.Int("process.pid", os.Getpid())}
 	if o.Version != "" {
 		about = append(about, attribute.String("service.version", o.Version))
@@ -87,8 +107,7 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	if of == nil {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}
-	return otel.New(otel.Options{Content: o.Content, Provider: []sdk.TracerProviderOption{
-		sdk.WithSpanProcessor(newDelivery(exporter, o.Logger)), sdk.WithResource(of)}}), nil
+	return of, nil
 }
 
 // parseURL reads the address of a collector. Its errors do not repeat credentials.
@@ -103,14 +122,32 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// parseBase is parseURL for an address that paths such as /v1/traces are added to.
+func parseBase(text string) (*url.URL, error) {
+	u, err := parseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{"/v1/traces", "/v1/logs", "/v1/metrics"} {
+		if strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), path) {
+			return nil, fmt.Errorf("the address of the collector is given without %s, which is added to it", path)
+		}
+	}
+	return u, nil
+}
+
 // samplers are the values of OTEL_TRACES_SAMPLER that OpenTelemetry's SDK knows.
 var samplers = []string{"", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
 
 // checkEnvironment reports variables that OpenTelemetry would ignore without a word.
 func checkEnvironment(log *slog.Logger) error {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if text := os.Getenv(name); text != "" {
-			if _, err := parseURL(text); err != nil {
+			parse := parseURL
+			if name == "OTEL_EXPORTER_OTLP_ENDPOINT" {
+				parse = parseBase
+			}
+			if _, err := parse(text); err != nil {
 				return fmt.Errorf("otlp: %s: %w", name, err)
 			}
 		}

@@ -364,7 +364,7 @@ func TestCollectorThatComesBack(t *testing.T) {
 }
 
 func TestWrongAddress(t *testing.T) {
-	for _, url := range []string{"127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://", "://", "http://ann:secret@127.0.0.1:4318"} {
+	for _, url := range []string{"127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://", "://", "http://ann:secret@127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces", "http://127.0.0.1:4318/otlp/v1/logs/"} {
 		if _, err := otlp.New(t.Context(), otlp.Options{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s as the address of a collector: %v", url, err)
 		}

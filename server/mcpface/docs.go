@@ -125,6 +125,14 @@ func readPage(docs fs.FS, args map[string]json.RawMessage) (*pageText, error) {
 	if fs.ValidPath(p.Name) {
 		data, err = fs.ReadFile(docs, p.Name+".md")
 	}
+	if err != nil { // a page of the guide without its number
+		_ = eachPage(docs, func(name string, text []byte) error {
+			if number, rest, _ := strings.Cut(path.Base(name), "-"); rest == p.Name && strings.Trim(number, "0123456789") == "" {
+				p.Name, data, err = name, text, nil
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: there is no page %.80q; docs_list lists them", api.ErrNotFound, p.Name)
 	}

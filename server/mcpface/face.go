@@ -48,7 +48,7 @@ func Face(o Options) server.Face {
 		DisableLocalhostProtection: true, // the server has checked the host, and knows by which names it is called
 		MaxRequestBodyBytes:        -1,   // the server has read the body within its limits
 	})
-	return server.Face{{Pattern: "POST /mcp", Scope: server.AnyScope, Serve: f.serve}}
+	return server.Face{{Pattern: "POST /mcp", Scope: api.ScopeAny, Serve: f.serve}}
 }
 
 func (o Options) complete() Options {
@@ -64,7 +64,7 @@ func (o *Options) fixed() []*tool { return append(slices.Clone(fixed()), docsToo
 // may returns whether a scope is allowed to someone who has some.
 func (o *Options) may(has func(api.Scope) bool) func(api.Scope) bool {
 	return func(s api.Scope) bool {
-		return has(s) && (!o.ReadOnly || s == api.ScopeRead || s == api.ScopeNone)
+		return has(s) && (!o.ReadOnly || s == api.ScopeRead || s == api.ScopeAny || s == api.ScopeNone)
 	}
 }
 

@@ -3,6 +3,7 @@ package mcpface
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -111,6 +112,11 @@ func (q *followInput) follow(ctx context.Context, c *client.Client) (*followed, 
 		switch {
 		case err != nil && len(f.Events) > 0:
 			return f, nil // the next call meets it again
+		case errors.Is(err, perdure.ErrErased) && o.Life == "": // streams take a sequence for proof that there was a thread
+			if _, plain := q.there(ctx, c); plain != nil {
+				err = plain
+			}
+			return nil, err
 		case err != nil:
 			return nil, err
 		case u.Done != nil:

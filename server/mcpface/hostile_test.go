@@ -60,6 +60,7 @@ func TestWrongCallsAreToldWhy(t *testing.T) {
 		{"invalid", "events_follow", args{"thread": giant}},
 		{"invalid", "events_follow", args{}},
 		{"ahead", "events_follow", args{"thread": "t1", "after": 999}},
+		{"no-thread", "events_follow", args{"thread": "never", "after": 3}},
 		{"invalid", "runs_cancel", args{"thread": "t1", "if_seq": 0}},
 		{"stale", "runs_cancel", args{"thread": "t1", "if_seq": 1}},
 		{"invalid", "runs_new", args{"flow": "buy", "idempotency_key": ""}},
@@ -326,6 +327,9 @@ func TestDocumentation(t *testing.T) {
 	var page struct{ Text string }
 	if a.call("docs_read", args{"name": "guide.md"}, &page); page.Text != "# The guide\n\nHow to fork a thread.\n" {
 		t.Errorf("%q", page.Text)
+	}
+	if a.call("docs_read", args{"name": "x"}, &page); !strings.HasPrefix(page.Text, "# A decision") {
+		t.Errorf("without its folder and number: %q", page.Text)
 	}
 	var found struct {
 		Lines []struct {

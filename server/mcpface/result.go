@@ -149,14 +149,15 @@ func failure(ctx context.Context, err error) *mcp.CallToolResult {
 	p, known := errors.AsType[*api.Problem](err)
 	if !known {
 		switch p = api.ProblemOf(err); {
+		case errors.Is(context.Cause(ctx), errSilent), ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			q := *api.ProblemOf(store.ErrUnavailable)
+			q.Detail = fmt.Sprintf("%v; if the call changes something, that may happen later or have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did", errSilent)
+			p = &q
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			p = api.ProblemOf(fmt.Errorf("%w: there was no answer in time; if the call changes something, that may have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did", api.ErrOverloaded))
 		case p.Kind() == "internal" && isAway(err):
 			q := *api.ProblemOf(store.ErrUnavailable)
-			q.Detail = err.Error()
-			if !errors.Is(err, syscall.ECONNREFUSED) {
-				q.Detail += "; if the call changes something, that may have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did"
-			}
+			q.Detail = err.Error() // of package client, which says what may have happened
 			p = &q
 		case p.Kind() == "internal":
 			q := *p

@@ -21,7 +21,7 @@ import (
 // ServeIO speaks the protocol with the process at the other end of in and out until in
 // ends, which is not an error, or ctx does. Tools call the API by a client.
 func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer, o Options) error {
-	s := &local{options: o.complete(), client: c}
+	s := &local{options: o.complete(), client: c, silence: silence}
 	s.scopes(ctx)
 	s.server = newServer(o.Version, true)
 	for _, t := range allowed(s.options.fixed(), s.may) {
@@ -34,7 +34,7 @@ func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer,
 	if unreached(s.first) || unreached(s.refresh(ctx)) {
 		back.Go(func() { s.awaitFlows(waiting) })
 	}
-	s.server.AddReceivingMiddleware(s.upToDate, refuse(s.options.fixed(), s.may))
+	s.server.AddReceivingMiddleware(s.attend, s.upToDate, refuse(s.options.fixed(), s.may))
 	err := s.server.Run(context.WithValue(ctx, callerKey{}, &caller{client: c, gone: ctx}),
 		lineTransport{in, out})
 	if errors.Is(err, io.EOF) || errors.Is(err, mcp.ErrConnectionClosed) {
@@ -53,13 +53,14 @@ type local struct {
 	server  *mcp.Server
 	may     func(api.Scope) bool
 	first   error // of the first request
+	silence time.Duration
 
 	mu    sync.Mutex
 	flows map[string]string // tools of flows, and what they were made from
 }
 
-// scopes finds out what the client may do. One that may not even ask, or whose server
-// does not answer, is offered everything: the server decides then.
+// scopes finds out what the client may do. One whose server does not answer is offered
+// everything: the server decides then.
 func (s *local) scopes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -67,7 +68,7 @@ func (s *local) scopes(ctx context.Context) {
 	me, err := client.Do(ctx, s.client, api.MeGet, api.Nothing{})
 	if s.first = err; err == nil {
 		has = func(scope api.Scope) bool {
-			return scope == api.ScopeNone || slices.Contains(me.Scopes, scope) || slices.Contains(me.Scopes, api.ScopeAdmin)
+			return scope == api.ScopeNone || scope == api.ScopeAny || slices.Contains(me.Scopes, scope) || slices.Contains(me.Scopes, api.ScopeAdmin)
 		}
 	}
 	s.may = s.options.may(has)
@@ -147,6 +148,44 @@ func (s *local) upToDate(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, q)
 	}
+}
+
+// errSilent: the server does not even say that it is there.
+var errSilent = errors.New("the server takes connections and says nothing; it, or the machine it is on, may be frozen")
+
+// silence is how long a server may say nothing before it is asked whether it is there, and
+// then until it says so.
+var silence = 5 * time.Second
+
+// attend gives up a call when the server no longer says that it is there. A call that
+// takes long is waited for.
+func (s *local) attend(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, q mcp.Request) (mcp.Result, error) {
+		if method != "tools/call" {
+			return next(ctx, method, q)
+		}
+		ctx, giveUp := context.WithCancelCause(ctx)
+		defer giveUp(nil)
+		go func() {
+			for s.isThere(ctx) {
+			}
+			giveUp(errSilent)
+		}()
+		return next(ctx, method, q)
+	}
+}
+
+// isThere asks the server after some time, and reports whether it answers in any way.
+func (s *local) isThere(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(s.silence):
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.silence)
+	defer cancel()
+	_, err := client.Do(ctx, s.client, api.HealthGet, api.Nothing{})
+	return err == nil || ctx.Err() == nil
 }
 
 // unreached reports whether an error says nothing about the request: the server, or its

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -34,14 +35,18 @@ func say(t *testing.T, url string, o client.Options, lines string) string {
 }
 
 // A token that the server does not accept is refused when a session begins and when
-// tools are listed. One that may not ask for whom it stands is accepted.
+// tools are listed. Of others the scopes decide which tools there are.
 func TestInvalidTokenListsNoTools(t *testing.T) {
 	s := newSite(t, true, echo)
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
-	for _, scope := range []api.Scope{api.ScopeRead, api.ScopeRun} {
+	of := map[api.Scope]string{api.ScopeRead: `"threads_get"`, api.ScopeRun: `"runs_start"`, api.ScopeAnswer: `"asks_answer"`}
+	for scope := range of {
 		good := s.secret(api.CreateToken{Subject: "x", Scopes: []api.Scope{scope}})
-		if got := say(t, s.URL, client.Options{Token: good}, list); !strings.Contains(got, `"docs_`) && !strings.Contains(got, `"runs_`) {
-			t.Errorf("%s: %s", scope, got)
+		got := say(t, s.URL, client.Options{Token: good}, list)
+		for other, tool := range of {
+			if strings.Contains(got, tool) != (scope == other) {
+				t.Errorf("%s: %s: %s", scope, tool, got)
+			}
 		}
 	}
 	got := say(t, s.URL, client.Options{Token: "perdure_wrong"}, list)
@@ -52,8 +57,9 @@ func TestInvalidTokenListsNoTools(t *testing.T) {
 
 // A gateway without a server behind it is a server that is away.
 func TestGatewayWithoutServer(t *testing.T) {
-	for _, status := range []int{502, 503, 504} {
+	for _, status := range []int{302, 429, 502, 503, 504, 521} {
 		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://login.example/")
 			http.Error(w, "<h1>no upstream</h1>", status)
 		}))
 		defer gateway.Close()
@@ -62,6 +68,45 @@ func TestGatewayWithoutServer(t *testing.T) {
 			t.Errorf("%d: %s", status, got)
 		}
 	}
+}
+
+// A server that is frozen is unavailable, and one that only takes long is waited for.
+func TestSilentServer(t *testing.T) {
+	mcpface.SetSilence(t, 50*time.Millisecond)
+	s := newSite(t, false, echo)
+	to := httputil.NewSingleHostReverseProxy(servertest.Must(url.Parse(s.URL))(t))
+	var frozen atomic.Bool
+	over := make(chan struct{})
+	gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case frozen.Load():
+			<-over
+		case r.URL.Path == "/v1/threads":
+			<-time.After(200 * time.Millisecond) // longer than it may be silent without a sign
+		}
+		to.ServeHTTP(w, r)
+	}))
+	defer gate.Close()
+	defer close(over)
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"threads_list"}}` + "\n"
+	if got := say(t, gate.URL, client.Options{}, list); !strings.Contains(got, `"threads"`) {
+		t.Errorf("a slow server: %s", got)
+	}
+	c := servertest.Must(client.New(gate.URL, client.Options{}))(t)
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{}) }()
+	answers := bufio.NewReader(read)
+	servertest.Must(io.WriteString(write, hello))(t)
+	servertest.Must(answers.ReadString('\n'))(t)
+	frozen.Store(true)
+	servertest.Must(io.WriteString(write, list))(t)
+	if got := servertest.Must(answers.ReadString('\n'))(t); !strings.Contains(got, "unavailable (503)") || !strings.Contains(got, "says nothing") {
+		t.Errorf("a frozen server: %s", got)
+	}
+	servertest.Check(t, write.Close())
+	servertest.Check(t, <-done)
 }
 
 // A server that comes after the session has begun is not unknown before, and its flows

@@ -42,7 +42,7 @@ var fixed = sync.OnceValue(func() []*tool {
 
 // tool makes a tool of a line.
 func (l *line) tool() *tool {
-	reads := l.op.Scope == api.ScopeRead
+	reads := l.op.Scope == api.ScopeRead || l.op.Scope == api.ScopeAny
 	in, err := l.op.InputSchema(argument)
 	if err != nil {
 		panic(fmt.Sprintf("mcpface: the input of %s: %v", l.op.Name, err))

@@ -76,6 +76,8 @@ func Code(err error) int {
 		return Failed
 	case p.Kind() == "no-flow":
 		return NotFound
+	case p.Kind() == "answer": // it does not fit the ask
+		return BadUsage
 	}
 	switch p.Status {
 	case http.StatusNotFound, http.StatusGone:

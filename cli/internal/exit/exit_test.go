@@ -23,8 +23,10 @@ func TestCodes(t *testing.T) {
 		perdure.ErrNoThread:         NotFound,
 		perdure.ErrNoFlow:           NotFound,
 		perdure.ErrAnswered:         Conflict,
+		perdure.ErrAnswer:           BadUsage,
 		perdure.ErrNothingToDo:      Conflict,
 		credentials.ErrUnsealed:     Failed,
+		store.ErrBackup:             Conflict,
 		store.ErrKey:                Failed,
 		perdure.ErrQuota:            Failed,
 		store.ErrUnavailable:        Unavailable,
@@ -36,20 +38,25 @@ func TestCodes(t *testing.T) {
 				t.Errorf("%v: %d, want %d", err, got, want)
 			}
 		}
-		if p := api.ProblemOf(err); want != Interrupted && want != BadUsage && Code(p) != want {
+		if p := api.ProblemOf(err); want != Interrupted && !errors.As(err, new(*Error)) && Code(p) != want {
 			t.Errorf("from a server, %v: %d, want %d", p, Code(p), want)
 		}
 	}
 }
 
 func TestCodeOfAGateway(t *testing.T) {
-	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no upstream", http.StatusBadGateway) }))
-	defer gateway.Close()
-	c, err := client.New(gateway.URL, client.Options{Attempts: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = client.Do(t.Context(), c, api.HealthGet, api.Nothing{}); Code(err) != Unavailable {
-		t.Errorf("%v: %d, want %d", err, Code(err), Unavailable)
+	for status, want := range map[int]int{302: Unavailable, 404: Failed, 429: Unavailable, 502: Unavailable, 521: Unavailable} {
+		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://login.example")
+			http.Error(w, "no upstream", status)
+		}))
+		c, err := client.New(gateway.URL, client.Options{Attempts: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = client.Do(t.Context(), c, api.HealthGet, api.Nothing{}); Code(err) != want {
+			t.Errorf("%d: %v: %d, want %d", status, err, Code(err), want)
+		}
+		gateway.Close()
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/archive"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/vault"
 )
 
 // openArchive opens the archive at a URL. A service that cannot be reached is no reason not to
@@ -23,6 +26,12 @@ func openArchive(ctx context.Context, url string, log *slog.Logger) (archive.Pla
 		log.Error("the archive cannot be reached; what needs it fails until it can", "error", err)
 	}
 	return &latePlace{url: url}, nil
+}
+
+// CheckArchive returns an error if the archive is not the one that the store has used.
+func (c *Connector) CheckArchive(ctx context.Context, rt *perdure.Runtime) error {
+	_, err := vault.New(threads.Behind(rt), nil, c.place).Known(ctx)
+	return err
 }
 
 // latePlace is a place that could not be opened yet. Each call tries to.
@@ -118,6 +127,15 @@ func (l *latePlace) ID() string {
 		return i.ID()
 	}
 	return ""
+}
+
+// Begin gives the place an id, if it can be opened.
+func (l *latePlace) Begin(ctx context.Context) error {
+	p, err := l.place(ctx)
+	if i, ok := p.(archive.Identified); ok {
+		return i.Begin(ctx)
+	}
+	return err
 }
 
 // URL returns the URL without its parameters, which may be secret.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/archive"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
@@ -57,6 +58,7 @@ type Connector struct {
 	Trust                    bool   // use a store in ./.perdure that was not made here
 	Shared                   bool   // let a store be made in a folder that others can write to
 	Verb                     string // name of the command; "" while a shell completes
+	Begin                    bool   // create a store in ./.perdure if there is nothing to work on
 
 	Program string // how people call the program
 	Flows   []perdure.Flow
@@ -64,11 +66,14 @@ type Connector struct {
 	Term    *terminal.Terminal
 	Hint    func(format string, args ...any) // tells the person something
 
-	// Hasty says that a server is tried again for a second only.
-	Hasty bool
+	// Attempts is how often in a row a server is tried again, as in client.Options; 0
+	// means for minutes.
+	Attempts int
 	// Patience is how long the first answer of a server may take before it is asked
 	// whether it is there at all, and how long that may take. 0: 5 seconds.
 	Patience [2]time.Duration
+
+	place archive.Place // of the runtime that was opened
 }
 
 // Link is what a command works on: a server, or the API of a store in this process.
@@ -81,7 +86,7 @@ type Link struct {
 // Connect returns what the flags name: a server or a store. Without either it is
 // ./.perdure: through the dev server that serves it if one is running, otherwise
 // the store itself. In a folder without it, it is this user's dev server at the
-// usual address.
+// usual address, or else a new store there for a command that may begin one.
 func (c *Connector) Connect(ctx context.Context) (*Link, error) {
 	switch {
 	case c.Server != "" && c.Store != "":
@@ -101,11 +106,21 @@ func (c *Connector) Connect(ctx context.Context) (*Link, error) {
 	}
 	var other DevRecord
 	if l := c.DialDev(ctx, func(d DevRecord) bool { other = d; return d.Address == DevAddress }); l != nil {
-		if other.Program != c.Program {
+		if other.Program == c.Program {
+			c.Hint("on the dev server at http://%s, store %s", DevAddress, safe.Text(other.Store))
+			return l, nil
+		}
+		if !c.Begin {
 			return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store in ./%s; the dev server at %s belongs to %s: name it with --server http://%s if you mean it, or start your own with %s dev", DevFolder, DevAddress, safe.Text(other.Program), DevAddress, c.Program)}
 		}
-		c.Hint("on the dev server at http://%s, store %s", DevAddress, safe.Text(other.Store))
-		return l, nil
+	}
+	if c.Begin {
+		c.Hint("a new store in ./%s", DevFolder)
+		url, err := c.DevStore()
+		if err != nil {
+			return nil, err
+		}
+		return c.Open(ctx, url)
 	}
 	return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("you have no dev server at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", DevAddress, DevFolder, c.Program)}
 }
@@ -126,10 +141,7 @@ func (c *Connector) Dial(address, token string) (*Link, error) {
 		token = c.devSecret(address)
 	}
 	t := c.newServerTransport()
-	o := client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{c.By, t}}, Attempts: patience, StreamAttempts: streamPatience}
-	if c.Hasty {
-		o.Attempts, o.StreamAttempts = 4, 4
-	}
+	o := client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{c.By, t}}, Attempts: cmp.Or(c.Attempts, patience), StreamAttempts: cmp.Or(c.Attempts, streamPatience)}
 	to, err := client.New(address, o)
 	if err != nil {
 		return nil, exit.Usage(err)
@@ -161,6 +173,11 @@ func (c *Connector) Open(ctx context.Context, url string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.Inside(rt, closeStore)
+}
+
+// Inside serves the API of a runtime to this process.
+func (c *Connector) Inside(rt *perdure.Runtime, closeStore func()) (*Link, error) {
 	srv := server.New(rt, server.Options{})
 	h, stop := inproc.Serve(srv)
 	h.Transport = &asTransport{c.By, h.Transport}
@@ -259,7 +276,7 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 	}
 	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return c.OpenURL(ctx, url, c.makes()) })
 	if err != nil {
-		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
+		return nil, nil, OpenError(url, err)
 	}
 	if c.Archive != "" && c.Runtime.Archive == nil {
 		if o.Archive, err = openArchive(ctx, c.Archive, cmp.Or(o.Logger, c.Runtime.Logger)); err != nil {
@@ -267,15 +284,35 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 			return nil, nil, exit.Usage(fmt.Errorf("opening the archive: %w", err))
 		}
 	}
-	rt, err := perdure.New(ctx, s, c.runtimeOptions(o), c.Flows...)
+	all := c.runtimeOptions(o)
+	if all.Logger == nil {
+		s.(store.Notifier).Notify(c.tellOutage())
+	}
+	rt, err := perdure.New(ctx, s, all, c.Flows...)
+	err = explained(s, err)
 	if err == nil && c.Store == "" {
 		err = c.checkKnown(ctx, rt, made)
+	}
+	if c.place = all.Archive; err == nil && all.Logger != nil {
+		if err := c.CheckArchive(ctx, rt); err != nil {
+			all.Logger.Error("what needs the archive fails until this is mended", "error", err)
+		}
 	}
 	if err != nil {
 		s.Close()
 		return nil, nil, err
 	}
 	return rt, func() { s.Close() }, nil
+}
+
+// OpenError says that a store did not open. A URL that no driver knows is a mistake of
+// the caller.
+func OpenError(url string, err error) *exit.Error {
+	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
+	if errors.Is(err, store.ErrScheme) {
+		e.Code = exit.BadUsage
+	}
+	return e
 }
 
 // OpenURL opens a store, and creates one on a server only if it is to be made; for
@@ -381,7 +418,7 @@ func (c *Connector) newServerTransport() *serverTransport {
 func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.roundTrip(r)
 	// The client repeats what changes nothing more, and says nothing.
-	switch down := err == nil && resp.StatusCode >= 502 && resp.StatusCode <= 504; {
+	switch down := err == nil && (resp.StatusCode >= 502 && resp.StatusCode <= 504 || resp.StatusCode >= 520); {
 	case r.URL.Path == api.HealthGet.Path, r.Context().Err() != nil:
 	case err == nil && !down:
 		t.fails.Store(0)
@@ -409,7 +446,11 @@ func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 		probe, cancel := context.WithTimeout(ctx, t.patience[1])
 		defer cancel()
 		if !t.probe(probe) {
-			giveUp(errors.New("it says nothing"))
+			why := errors.New("it says nothing")
+			if r.Method != http.MethodGet {
+				why = errors.New("it says nothing, and may carry out later what it was asked for")
+			}
+			giveUp(why)
 		}
 	})
 	defer timer.Stop()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/peer"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 // stateFolder is where this user's commands keep what they remember.
@@ -100,6 +102,30 @@ func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bo
 		c.Hint("you will be asked about the store in ./%s again: %v", DevFolder, err)
 	}
 	return nil
+}
+
+// DevStore creates the folder of dev, and keeps it out of version control. Anyone
+// who may write to its parent could replace it.
+func (c *Connector) DevStore() (string, error) {
+	if _, err := os.Stat(DevFile); errors.Is(err, fs.ErrNotExist) && !c.Shared {
+		here, err := os.Getwd()
+		if err == nil {
+			err = store.CheckFolder(here)
+		}
+		if err != nil {
+			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("creating a store in ./%s: %w", DevFolder, err)}
+		}
+	}
+	if err := os.MkdirAll(DevFolder, 0o700); err != nil {
+		return "", fmt.Errorf("%w; everything is kept in ./%s: call it in a folder that you can write to, or name a --store", err, DevFolder)
+	}
+	ignore := filepath.Join(DevFolder, ".gitignore")
+	if _, err := os.Stat(ignore); err != nil {
+		if err := os.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return DevURL, nil
 }
 
 // DevRecord is what dev tells this user's other commands.

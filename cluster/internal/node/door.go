@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"net"
 	"strconv"
 	"sync"
@@ -82,4 +84,73 @@ func (d *door) sign(nonce []byte) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return proof(d.key, nonce), nil
+}
+
+// subject is where a node tells other processes of its machine who is missing.
+func subject(node string) string { return "perdure-node." + node }
+
+// roomSubject is where a node tells all nodes whether it has room.
+func roomSubject(node string) string { return "perdure-room." + node }
+
+// The answers there.
+const (
+	hasRoom = "room"
+	isFull  = "full"
+)
+
+// tell answers processes that ask who is missing, and nodes that ask whether this one has
+// room. It needs no quorum.
+func (n *Node) tell(key string) error {
+	nc, err := nats.Connect("", nats.InProcessServer(n.server), nats.NoReconnect(),
+		nats.Nkey(clientUser, func(nonce []byte) ([]byte, error) { return proof(key, nonce), nil }))
+	if err != nil {
+		return err
+	}
+	_, err = nc.Subscribe(subject(n.config.Node), func(m *nats.Msg) {
+		gone, _ := errors.AsType[*MissingError](n.misses())
+		if data, err := json.Marshal(gone); err == nil {
+			_ = m.Respond(data) // who does not hear it knows less
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = nc.Subscribe(roomSubject(n.config.Node), func(m *nats.Msg) {
+		says := hasRoom
+		if n.isFull() {
+			says = isFull
+		}
+		_ = m.Respond([]byte(says))
+	})
+	return err
+}
+
+// room asks a node, which may be another one, whether it has room. It returns "" if that
+// does not answer.
+func (d *door) room(node string) string {
+	nc, err := nats.Connect("nats://127.0.0.1", append(d.options(), nats.NoReconnect())...)
+	if err != nil {
+		return ""
+	}
+	defer nc.Close()
+	m, err := nc.Request(roomSubject(node), nil, time.Second)
+	if err != nil {
+		return ""
+	}
+	return string(m.Data)
+}
+
+// ask returns a *MissingError if the node misses others, and says so.
+func (d *door) ask(node string) error {
+	nc, err := nats.Connect("nats://127.0.0.1", append(d.options(), nats.NoReconnect())...)
+	if err != nil {
+		return nil
+	}
+	defer nc.Close()
+	var gone *MissingError
+	m, err := nc.Request(subject(node), nil, time.Second)
+	if err != nil || json.Unmarshal(m.Data, &gone) != nil || gone == nil {
+		return nil
+	}
+	return gone
 }

@@ -18,6 +18,7 @@ type logger struct {
 	mu      sync.Mutex
 	refused time.Time // when nodes refused each other last
 	told    bool      // that they do, since the cluster was complete
+	full    bool      // the server has met its limit, or a disk without space, since it was started
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug("nats: " + fmt.Sprintf(format, v...)) }
@@ -42,7 +43,22 @@ func (l *logger) tell(level slog.Level, format string, v ...any) {
 		level = slog.LevelDebug
 		l.refuse(text)
 	}
+	if crowded.MatchString(text) {
+		l.mu.Lock()
+		l.full = true
+		l.mu.Unlock()
+	}
 	l.log.Log(context.Background(), level, "nats: "+text)
+}
+
+// crowded matches what a server says that keeps no more, in words that no API has.
+var crowded = regexp.MustCompile(`^JetStream (file resource limits exceeded for server|out of .*resources)`)
+
+// isFull reports whether the server has been without room.
+func (l *logger) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.full
 }
 
 // refuse records that nodes refuse each other, which they try again all the time, and

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"slices"
@@ -71,7 +72,7 @@ func TestAnotherList(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, i := range []int{1, 2} {
-				for !nodes[i].logger.refuses() {
+				for !nodes[i].logger.refuses() || logs[i].count("refuse each other") == 0 {
 					select {
 					case <-ctx.Done():
 						t.Fatalf("node %d has not noticed that another list differs", i)
@@ -152,4 +153,76 @@ func formed(nodes []*Node, join []string) bool {
 		}
 	}
 	return false
+}
+
+// TestMissingSaysHowManyAreNeeded: a new cluster needs all of its nodes once.
+func TestMissingSaysHowManyAreNeeded(t *testing.T) {
+	for says, gone := range map[string]MissingError{
+		"if it has never worked, or one of them has lost its folder, it needs all 3": {Nodes: 3, Missing: []string{"a:1"}},
+		"once they have elected a leader":                                            {Nodes: 3, Missing: []string{"a:1"}, Worked: true},
+		"it needs 2 to work, and all 3 until it has worked once":                     {Nodes: 3, Missing: []string{"a:1", "b:1"}},
+	} {
+		if text := gone.Detail(); !strings.Contains(text, says) {
+			t.Errorf("without %q it says %q", gone.Missing, text)
+		}
+	}
+}
+
+// TestWarningsOfANodeWithoutRoom has a node whose limit is too small for what it has
+// missed: it runs, and the others say that it is full, not that it is down.
+func TestWarningsOfANodeWithoutRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the store takes a node for down after ten seconds")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	all := configs(t)
+	nodes := []*Node{start(t, all[0]), start(t, all[1]), start(t, all[2])}
+	s := openStore(t, nodes[0])
+	nodes[2].Stop()
+	entry := make([]byte, 100<<10)
+	for i := range uint64(40) {
+		rand.Read(entry) // or else the stream compresses it
+		if _, err := store.AppendOnce(store.Patient(ctx), s, "j", i, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[2].Dir, all[2].MaxDisk = t.TempDir(), 1<<20 // it is filled as one whose disk was lost
+	full := start(t, all[2])
+	for seq := uint64(0); ; seq++ { // the leader hears of nodes only as long as there is something to keep
+		found, err := store.Warnings(ctx, s)
+		if err == nil && len(found) == 1 && found[0].Kind == store.WarnSpace && strings.Contains(found[0].Detail, "node "+all[2].Node+" runs, but has no space left") {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the store warns of %+v, %v; the node has met its limit: %v", found, err, full.isFull())
+		case <-time.After(100 * time.Millisecond):
+		}
+		if _, err := store.AppendOnce(store.Patient(ctx), s, "k", seq, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestExplain: what a node says of itself counts, and what it does not answer to stays.
+func TestExplain(t *testing.T) {
+	down := store.Warning{Kind: store.WarnNode, Detail: "server a:1 is down: 2 of 3 copies are left", Fix: "start it"}
+	other := store.Warning{Kind: store.WarnSpace, Detail: "server a:1 is down: not so"}
+	for says, want := range map[string]store.Warning{
+		isFull:  {Kind: store.WarnSpace, Detail: "node a:1 runs, but has no space left"},
+		hasRoom: {Kind: store.WarnNode, Detail: "node a:1 runs, but its copy"},
+		"":      down,
+	} {
+		h := &handle{room: func(node string) string {
+			if node != "a:1" {
+				t.Errorf("%s is asked", node)
+			}
+			return says
+		}}
+		found := h.explain([]store.Warning{down, other})
+		if found[0].Kind != want.Kind || !strings.HasPrefix(found[0].Detail, want.Detail) || !strings.HasSuffix(found[0].Detail, ": 2 of 3 copies are left") || found[1] != other {
+			t.Errorf("a node that says %q: the store warns of %+v", says, found)
+		}
+	}
 }

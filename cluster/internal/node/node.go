@@ -45,6 +45,7 @@ type Node struct {
 	logger *logger
 	lock   *os.File
 	asked  atomic.Bool // for its store
+	filled atomic.Bool // see behind
 }
 
 // Start starts a node. It returns when the node listens, whoever else is there.
@@ -103,6 +104,9 @@ func (n *Node) start() error {
 	if !n.server.ReadyForConnections(10 * time.Second) {
 		return fmt.Errorf("%w: the node cannot listen at %s", ErrConfig, c.Node)
 	}
+	if err := n.tell(id.Key); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	running.Store(c.Dir, n)
 	return nil
 }
@@ -134,6 +138,37 @@ func (n *Node) Missing() []string {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(n.others), func(a string) bool { return here[serverName(a)] })
+}
+
+// misses returns a *MissingError if nodes are missing.
+func (n *Node) misses() error {
+	gone := n.Missing()
+	if len(gone) == 0 {
+		return nil
+	}
+	return &MissingError{len(n.others) + 1, gone, n.logger.refuses(), n.filled.Load()}
+}
+
+// behind reports whether the node has not fetched yet what it missed while it was away, or
+// all of it if its folder is new: the cluster cannot do without another node until it has.
+func (n *Node) behind() bool {
+	if !n.filled.Load() && n.server.Healthz(nil).Status == "ok" {
+		n.filled.Store(true)
+	}
+	return !n.filled.Load()
+}
+
+// nearlyAll is the part of its limit that a node has in use when it has no room: what
+// comes next may be larger than the rest.
+const nearlyAll = 0.9
+
+// isFull reports whether the node has no room for the store.
+func (n *Node) isFull() bool {
+	if n.logger.isFull() {
+		return true
+	}
+	js, err := n.server.Jsz(nil)
+	return err == nil && js.Config.MaxStore > 0 && float64(js.Store) >= nearlyAll*float64(js.Config.MaxStore)
 }
 
 // Watch logs who is missing, and when everybody is there, until ctx ends. When everybody

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net"
@@ -94,6 +95,20 @@ func TestStore(t *testing.T) {
 	await(t, nodes[0], 1)
 	if text := says.Detail(); !strings.Contains(text, "2 of 3") || !strings.Contains(text, nodes[1].config.Node) {
 		t.Errorf("without %s the store says %q", nodes[1].config.Node, text)
+	}
+	for _, where := range []string{"this process", "another"} {
+		if found, err := store.Warnings(ctx, s); err != nil || len(found) != 1 || found[0].Kind != store.WarnNode || !strings.Contains(found[0].Detail, "node "+nodes[1].config.Node+" is missing: 2 of 3") {
+			t.Errorf("without %s the store warns in %s of %+v, %v", nodes[1].config.Node, where, found, err)
+		}
+		running.Delete(nodes[0].config.Dir) // for another process the node is not in this one
+	}
+	nodes[2].Stop()
+	await(t, nodes[0], 2)
+	if _, err := store.Open(ctx, nodes[0].URL()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), nodes[2].config.Node) || !strings.Contains(err.Error(), "needs 2") {
+		t.Errorf("another process cannot open it: %v", err)
+	}
+	if _, err := store.Open(ctx, nodes[1].URL()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "no node runs") {
+		t.Errorf("a store whose node is stopped: %v", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package worker_test
+package explain_test
 
 import (
 	"archive/zip"
@@ -130,7 +130,7 @@ func TestBundleHasNoContents(t *testing.T) {
 		}
 		var m perdure.PostMortem
 		kit.NoErr(t, json.Unmarshal([]byte(files["postmortem.json"]), &m))
-		if m.Status != perdure.Failed || m.Codes[0] != "panic" || !strings.Contains(m.Stack, "worker_test.sick") || !strings.Contains(m.Stack, "bundle_test.go:") || strings.Contains(m.Stack, "/bundle_test") || len(m.Failures) < 6 {
+		if m.Status != perdure.Failed || m.Codes[0] != "panic" || !strings.Contains(m.Stack, "explain_test.sick") || !strings.Contains(m.Stack, "bundle_test.go:") || strings.Contains(m.Stack, "/bundle_test") || len(m.Failures) < 6 {
 			t.Errorf("the post-mortem says %+v", m)
 		}
 		for _, want := range []string{`"durability": "none"`, `"*memstore.Store"`, `"version": "v7"`, `"concurrency": 1000`} {
