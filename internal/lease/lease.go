@@ -30,6 +30,7 @@ type Lease struct {
 
 	mu      sync.Mutex
 	version store.Version // of our last confirmed write; "" before the first
+	first   store.Version // of the first, which is synced
 	n       uint64        // its counter
 	sent    uint64        // the highest counter ever sent
 	start   time.Time     // just before the last successful renewal was sent
@@ -349,6 +350,9 @@ func (l *Lease) confirm(version store.Version, n uint64, sent time.Time) {
 	if version != "" {
 		l.version = version
 	}
+	if n == 1 {
+		l.first = version
+	}
 	l.n, l.start = n, sent
 }
 
@@ -363,7 +367,7 @@ type outcome int
 
 const (
 	unchanged outcome = iota // the cell is our last known write
-	moved                    // it is a later write of ours, now confirmed
+	moved                    // it is another write of ours, now confirmed
 	taken                    // it is gone or not ours
 )
 
@@ -384,11 +388,17 @@ func (l *Lease) inspect(ctx context.Context) (outcome, error) {
 	if missing {
 		return taken, nil
 	}
-	// A counter that is not above the known one is a first write that arrived
-	// late, after the cell was buried: the worker was dead in between.
-	if v := parse(cell); v.Holder == l.holder && v.N > l.n {
-		l.version, l.n = cell.Version, v.N
-		return moved, nil
+	v := parse(cell)
+	// The first write, though later ones are known, is one that arrived late, after
+	// the cell was buried: the worker was dead in between. Other earlier writes are
+	// what a crash of the store has kept, since renewals are not synced.
+	late := v.N == 1 && l.n > 0 && cell.Version != l.first
+	if v.Holder != l.holder || late {
+		return taken, nil
 	}
-	return taken, nil
+	l.version, l.n = cell.Version, v.N
+	if v.N == 1 {
+		l.first = cell.Version
+	}
+	return moved, nil
 }

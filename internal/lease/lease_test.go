@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -254,6 +256,81 @@ func TestPowerFailure(t *testing.T) {
 			t.Errorf("a power failure after the burial: dead %v, %v", dead, err)
 		}
 	})
+}
+
+// crashing is a store whose cells a crash takes back to what they were.
+type crashing struct {
+	store.Store
+	mu    sync.Mutex
+	n     int
+	cells map[string]store.Cell
+}
+
+func (s *crashing) Get(_ context.Context, key string) (store.Cell, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cell, ok := s.cells[key]
+	if !ok {
+		return cell, store.ErrNotFound
+	}
+	return cell, nil
+}
+
+func (s *crashing) Put(_ context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cells[key].Version != prev {
+		return "", store.ErrConflict
+	}
+	s.n++
+	s.cells[key] = store.Cell{Key: key, Value: value, Version: store.Version(strconv.Itoa(s.n))}
+	return s.cells[key].Version, nil
+}
+
+func (s *crashing) Delete(_ context.Context, key string, prev store.Version) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cells[key].Version != prev {
+		return store.ErrConflict
+	}
+	delete(s.cells, key)
+	return nil
+}
+
+// A crash of the store takes renewals back, since they are not synced. The lease
+// goes on, and can be released.
+func TestRenewalsTakenBack(t *testing.T) {
+	for _, renewals := range []int{0, 3} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprint(renewals, " left, released ", released), func(t *testing.T) {
+				bubble(t, func(t *testing.T, ctx context.Context) {
+					s := &crashing{Store: memstore.New(), cells: map[string]store.Cell{}}
+					l := mustHold(t, ctx, s)
+					time.Sleep(time.Duration(renewals)*ttl/4 + 1)
+					synctest.Wait()
+					kept := *cellOf(t, s)
+					time.Sleep(2 * ttl)
+					synctest.Wait()
+					s.mu.Lock()
+					s.cells[kept.Key] = kept
+					s.mu.Unlock()
+					if got := parse(kept).N; got != uint64(renewals+1) {
+						t.Fatalf("the store is back at write %d, want %d", got, renewals+1)
+					}
+					if !released {
+						time.Sleep(ttl)
+						synctest.Wait()
+						if isLost(l) || !l.Valid() || l.Err() != nil {
+							t.Errorf("the store is back: lost %v, valid %v, %v", isLost(l), l.Valid(), l.Err())
+						}
+					}
+					if err := l.Release(ctx); err != nil || cellOf(t, s) != nil {
+						t.Errorf("released: %v, cell %v", err, cellOf(t, s))
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestFailingStoreIsNotLoss(t *testing.T) {
