@@ -94,14 +94,16 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string,
 		}
 		files = nil
 		run, err := l.Client.Start(ctx, q)
-		if err != nil {
-			return a.explain(err)
+		if err == nil {
+			thread = run.Thread
+			if err = a.turn(ctx, l, run); errors.Is(err, io.EOF) {
+				break // the person has gone
+			}
+		} else {
+			err = a.explain(err)
 		}
-		thread = run.Thread
-		if err := a.turn(ctx, l, run); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			if ctx.Err() != nil && l.Runtime != nil {
+		if err != nil {
+			if ctx.Err() != nil && l.Runtime != nil { // also if a run has begun that is not known here
 				a.hint("handing the run over to the next worker; Ctrl-C ends this at once")
 			}
 			return err
