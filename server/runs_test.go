@@ -192,7 +192,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 
 func TestAnyIDCanBeAnAddress(t *testing.T) {
 	s := plainSite(t)
-	for path, id := range map[string]string{"a%2Fb": "a/b", "%C3%BC%20x": "ü x", "%2E%2E": "..", "%2E": ".", "a%3Fb%23c": "a?b#c", "%25": "%", "100%2525": "100%25"} {
+	for path, id := range map[string]string{"a%2Fb": "a/b", "%C3%BC%20x": "ü x", "...": "...", "a%3Fb%23c": "a?b#c", "%25": "%", "100%2525": "100%25"} {
 		var run perdure.Run
 		r := s.Do("POST", "/v1/threads/"+path+"/runs", `{"flow":"echo","input":"x"}`).Want(202, &run)
 		if run.Thread != id {
@@ -202,6 +202,12 @@ func TestAnyIDCanBeAnAddress(t *testing.T) {
 		if s.Do("GET", r.Header.Get("Location"), "").Want(200, &again); again.ID != run.ID {
 			t.Errorf("%s leads to another run", r.Header.Get("Location"))
 		}
+	}
+	// Browsers take these for folders, even if they are escaped.
+	for path, id := range map[string]string{"%2E%2E": "..", "%2E": "."} {
+		s.Do("POST", "/v1/threads/"+path+"/runs", `{"flow":"echo","input":"x"}`).Problem(400, "invalid")
+		s.Do("POST", "/v1/threads", `{"id":"`+id+`"}`).Problem(400, "invalid")
+		s.Do("POST", "/v1/runs", `{"flow":"echo","input":"x","user":"`+id+`"}`).Problem(400, "invalid")
 	}
 }
 

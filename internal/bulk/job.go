@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
@@ -144,7 +145,7 @@ func room(ctx context.Context, t *threads.Tenant, owner *string) error {
 		}
 	}
 	if n >= mostRunning {
-		return &fault.QuotaError{Quota: "running bulk jobs", Limit: mostRunning, Help: "wait until one of them is done, or stop one"}
+		return &fault.QuotaError{Quota: "running bulk jobs", Limit: mostRunning, Retry: 10 * time.Second, Help: "wait until one of them is done, or stop one"}
 	}
 	return nil
 }

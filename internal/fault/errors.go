@@ -50,7 +50,7 @@ var (
 	ErrRestored    = Coded("restored", errors.New("perdure: the store was restored from a backup"))
 	ErrMoved       = errors.New("perdure: moved to another store")
 	ErrPinned      = errors.New("perdure: other threads depend on the thread")
-	ErrExists      = errors.New("perdure: the thread exists")
+	ErrExists      = errors.New("perdure: the id is taken")
 	ErrRunNotFound = errors.New("perdure: unknown run")
 	ErrNoAsk       = errors.New("perdure: unknown ask")
 	ErrNoUpload    = errors.New("perdure: unknown upload")

@@ -130,7 +130,7 @@ func TestOneFailsAlone(t *testing.T) {
 		if n := get(t, k.Runtime, "good").Fired; n != 10 {
 			t.Errorf("the good one was started %d times", n)
 		}
-		for id, want := range map[string]string{"bad-7": `unknown flow: "gone"`, "theirs": "the thread exists"} {
+		for id, want := range map[string]string{"bad-7": `unknown flow: "gone"`, "theirs": "the id is taken"} {
 			if bad := get(t, k.Runtime, id); !strings.Contains(bad.Error, want) || bad.Since.IsZero() || bad.Fired != 0 {
 				t.Errorf("%s: %q since %v, %d", id, bad.Error, bad.Since, bad.Fired)
 			}

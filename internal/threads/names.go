@@ -138,21 +138,31 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckNewID returns an error if id has invisible characters, see strict.Seen,
-// unless a thread with that id exists.
+// CheckNewID returns an error if id has invisible characters, see strict.Seen, or if
+// no web address can name it, unless a thread with that id exists.
 func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
-	if strict.Seen(id) {
+	if strict.Seen(id) && !isDots(id) {
 		return nil
 	}
 	_, err := r.Find(ctx, id)
 	if errors.Is(err, fault.ErrNoThread) {
+		if isDots(id) {
+			return fmt.Errorf("%w: the id of a new thread must not be %q, which no web address can name", fault.ErrInvalid, id)
+		}
 		return fmt.Errorf("%w: the id of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, id)
 	}
 	return err
 }
 
+// isDots reports whether browsers take something for the folder it stands in, even if
+// it is escaped.
+func isDots(name string) bool { return name == "." || name == ".." }
+
 // CheckNewUser returns an error if a user cannot own a new thread.
 func CheckNewUser(user string) error {
+	if isDots(user) {
+		return fmt.Errorf("%w: the user of a new thread must not be %q, which no web address can name", fault.ErrInvalid, user)
+	}
 	if !strict.Seen(user) {
 		return fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, user)
 	}

@@ -149,6 +149,7 @@ func TestWrongLinesAreAnswered(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, `"id":"init","result":`},
 		{"nonsense", `"id":null,"error":{"code":-32700,`}, {"{", `"id":null,"error":{"code":-32700,`}, {"\xff\xfe", `"id":null,"error":{"code":-32700,`}, {deep, `"id":null,"error":{"code":-32700,`},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":null,"error":{"code":-32700,`},
+		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `"id":null,"error":{"code":-32600,`},
 		{"[]", `"id":null,"error":{"code":-32600,`}, {"null", `"id":null,"error":{"code":-32600,`}, {"{}", `"id":null,"error":{"code":-32600,`},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"id":null,"error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":5}`, `"id":5,"error":{"code":-32600,`},
 		{`{"jsonrpc":"1.0","id":"v","method":"ping"}`, `"id":"v","error":{"code":-32600,`}, {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `"id":null,"error":{"code":-32600,`},

@@ -34,11 +34,15 @@ func parse(data []byte) (m jsonrpc.Message, id json.RawMessage, wrong *jsonrpc.E
 	if err != nil {
 		return refuse(jsonrpc.CodeInvalidRequest, "%v", err)
 	}
-	if given := all["id"]; len(given) > 0 && string(given) != "null" {
+	switch given := all["id"]; {
+	case len(given) == 0:
+	case string(given) != "null":
 		if _, err := strconv.ParseInt(string(given), 10, 54); err != nil && given[0] != '"' {
 			return refuse(jsonrpc.CodeInvalidRequest, "the id has to be a text or an integer")
 		}
 		id = given
+	case all["method"] != nil: // only an answer to what had no id has null
+		return refuse(jsonrpc.CodeInvalidRequest, "the id has to be a text or an integer, and a notification has none")
 	}
 	if strict.Depth(data) > strict.MaxDepth {
 		return refuse(jsonrpc.CodeInvalidRequest, "it is nested deeper than %d", strict.MaxDepth)

@@ -41,7 +41,7 @@ func (s *Store) whichDatabase(ctx context.Context, config *pgx.ConnConfig) (id s
 		return "", err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	err = c.QueryRow(ctx, "SELECT oid::text || ' ' || pg_postmaster_start_time()::text FROM pg_database WHERE datname = current_database()").Scan(&id)
+	err = c.QueryRow(ctx, "SELECT oid::text || ' ' || extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database WHERE datname = current_database()").Scan(&id)
 	return id, err
 }
 

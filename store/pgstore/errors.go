@@ -90,9 +90,17 @@ func (s *Store) failed(doing string, err error) error {
 	case "XX001", "XX002":
 		return &store.CorruptError{Where: "schema " + s.schema, Reason: pg.Error()}
 	case "42501":
-		return fmt.Errorf("pgstore: the user lacks a right on schema %s; grant it, or let its owner open the store once: %w", s.schema, err)
+		return s.changed(s.denied(err))
 	}
 	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
+}
+
+// denied is the error of a user without a right that is needed.
+func (s *Store) denied(err error) error {
+	if strings.Contains(err.Error(), "for database") {
+		return fmt.Errorf("pgstore: the user lacks the right to create schema %s; create it for the user, grant CREATE on the database, or let a user who may open the store once: %w", s.schema, err)
+	}
+	return fmt.Errorf("pgstore: the user lacks a right on schema %s; grant it, or let its owner open the store once: %w", s.schema, err)
 }
 
 // insecure says why a connection failed, if each attempt failed for want of TLS that both

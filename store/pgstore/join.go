@@ -97,7 +97,7 @@ func (s *Store) joinFailed(err error) error {
 	case "40001", "40P01", "55P03":
 		return fmt.Errorf("%w: pgstore: another transaction is in the way; roll this one back and run it again: %w", store.ErrBusy, err)
 	case "42501":
-		return s.failed("write to", err)
+		return s.denied(err)
 	}
 	return fmt.Errorf("pgstore: cannot write in the program's transaction: %w", err)
 }

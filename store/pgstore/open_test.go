@@ -108,12 +108,30 @@ func TestOpenWithoutRights(t *testing.T) {
 	if _, err := store.Open(t.Context(), look); !errors.Is(err, pgstore.ErrNoStore) {
 		t.Errorf("Open of an empty schema = %v, want ErrNoStore", err)
 	}
+	if _, err := store.Open(t.Context(), pgtest.With(url, "schema", name+"_2")); err == nil || !strings.Contains(err.Error(), "grant CREATE on the database") {
+		t.Errorf("Open without a schema, and without the right to make one: %v", err)
+	}
 	for _, url := range []string{url, look} {
 		s, err := store.Open(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
+	}
+
+	// A right that is revoked while the store is open may come back.
+	s, err := store.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	admin(t, base, "REVOKE ALL ON ALL TABLES IN SCHEMA "+name+" FROM "+name)
+	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "lacks a right") {
+		t.Errorf("Append without the right to: %v, want ErrUnavailable", err)
+	}
+	admin(t, base, "GRANT ALL ON ALL TABLES IN SCHEMA "+name+" TO "+name)
+	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
+		t.Errorf("Append with the right again: %v", err)
 	}
 }
 

@@ -151,7 +151,7 @@ func (h *handle) Warnings(ctx context.Context) ([]store.Warning, error) {
 	for _, address := range gone.Missing {
 		found = append(found, store.Warning{Kind: store.WarnNode,
 			Detail: fmt.Sprintf("node %s is missing: %d of %d nodes of the cluster are here, and with fewer than %d all writes stop", address, gone.Nodes-len(gone.Missing), gone.Nodes, gone.needs()),
-			Fix:    "start it again: it fetches what it has missed; if its folder is lost, start it with an empty one"})
+			Fix:    "start it again: it fetches what it has missed; if its folder is lost, start it with an empty one; if it runs, its log says why it is not here, such as another --join or another secret"})
 	}
 	return found, nil
 }
