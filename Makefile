@@ -16,20 +16,25 @@ help: ## list the targets
 SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-empty-pkg --
 
 # Sweeps over crashes, cuts, damage and sizes do one thing at a time, and the race detector makes them
-# nine times slower: make test runs them without it, make races with it. CI does both.
-SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision
-SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./llm/llmtest ./perduretest ./store/kvstore
+# nine times slower; tests of whole programs, of wrappers and of stores over kvstore get three times
+# slower. make test runs these without it, make races with it. CI does both.
+SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|SeedWasm|HostileModel|OfRandomFlows|UpToTheLimit
+SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./llm/llmtest ./perduretest ./server ./store/filestore ./store/kvstore
+
+PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./internal/proof ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
 
 # In CI, tests that cannot run fail, so what they need is built first.
 .PHONY: test
-test: lint $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for the sweeps
+test: lint $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
+	$(SUM) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
 	$(SUM) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
-	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN))")
+	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
 
 .PHONY: races
-races: ## the sweeps of make test, with the race detector
+races: ## what make test runs without the race detector, with it
 	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
+	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
 
 .PHONY: check
 check: ## for the daily loop: vet, and the tests that start no programs and sweep over nothing, without the race detector
