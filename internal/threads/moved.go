@@ -130,7 +130,8 @@ func (c *Threads) unmovedFor(d time.Duration) bool {
 	return !c.unmoved.IsZero() && time.Since(c.unmoved) < d
 }
 
-// look returns the source's mark, nil if the store has not moved.
+// look returns the source's mark, nil if the store has not moved. If it has, the log
+// says so once: a worker would find nothing to do for ever.
 func (c *Threads) look(ctx context.Context) (*Copy, error) {
 	began := time.Now()
 	m, err := ReadCopy(ctx, c.Store, MovedCell)
@@ -141,6 +142,10 @@ func (c *Threads) look(ctx context.Context) (*Copy, error) {
 		c.mu.Lock()
 		c.unmoved = began
 		c.mu.Unlock()
+	} else {
+		c.toldMoved.Do(func() {
+			c.Log.Warn("the store has moved: nothing is executed here, so start servers and workers on the other one", "store", m.To)
+		})
 	}
 	return m, nil
 }

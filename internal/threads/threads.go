@@ -45,10 +45,11 @@ type Threads struct {
 	folds   folds // of threads without active runs
 	active  folds // of threads with active runs
 
-	mu      sync.Mutex
-	unmoved time.Time       // when the store was last seen not to have moved
-	roots   map[string]Root // of forks
-	indexed bool            // all threads are in the index
+	mu        sync.Mutex
+	unmoved   time.Time       // when the store was last seen not to have moved
+	toldMoved sync.Once       // that it has
+	roots     map[string]Root // of forks
+	indexed   bool            // all threads are in the index
 
 	bare   bool // see Bare
 	warden atomic.Pointer[Warden]

@@ -44,6 +44,7 @@ func (s *sweeper) run(ctx context.Context) {
 			return
 		case <-time.After(s.every + rand.N(s.every/5)):
 		}
+		_ = s.threads.CheckMoved(ctx) // logs it
 		switch b, err := s.sweep(ctx); {
 		case ctx.Err() != nil:
 			return

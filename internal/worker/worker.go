@@ -116,6 +116,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 		}()
 	}
 	go w.watchOthers(watching)
+	go s.threads.CheckMoved(watching) // which logs it
 	go upkeep.Sweep(watching, s.threads, s.opts.Finish)
 	go upkeep.FinishLeaving(watching, s.threads)
 	err = w.loop(ctx)
