@@ -44,7 +44,7 @@ const carried = (name: string, text: string) => {
   return String.fromCharCode(...new TextEncoder().encode(text));
 };
 
-/** Returns a new id, also on pages without HTTPS. */
+/** Returns a new id, also on pages without HTTPS, which have no crypto.randomUUID. */
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** Sends requests in the name of someone. */
@@ -72,7 +72,7 @@ export class Sender {
   }
 
   /** Fetches once, or twice if the token has to be renewed. A response that is not a success is a Problem. */
-  async fetch(path: string, init: RequestInit & { headers: Record<string, string> }): Promise<Response> {
+  async fetch(path: string, init: RequestInit): Promise<Response> {
     const { token, cookies, headers, fetch = globalThis.fetch } = this.options;
     for (let renewed = false; ; renewed = true) {
       const used = token === undefined ? undefined : (this.token ??= Promise.resolve().then(() => (typeof token === "string" ? token : token())));
@@ -80,11 +80,11 @@ export class Sender {
         this.forget(used);
         throw new Problem("token", 0, { title: "no token", detail: String(error) });
       });
-      const all: Record<string, string> = { ...headers, ...init.headers };
+      const all = new Headers(headers);
+      new Headers(init.headers).forEach((value, name) => all.set(name, value));
       if (/[^ -~\x80-\xff]/.test(text ?? "")) throw new TypeError("perdure: a header cannot carry the token"); // without it: it is secret
-      if (text !== undefined) all.Authorization = `Bearer ${text}`;
-      if (cookies) all["Perdure-Console"] = "1";
-      new Headers(all); // throws if one cannot be sent
+      if (text !== undefined) all.set("Authorization", `Bearer ${text}`);
+      if (cookies) all.set("Perdure-Console", "1");
       let response: Response;
       try {
         response = await fetch(this.url(path), { cache: "no-store", credentials: cookies ? "same-origin" : "omit", ...init, headers: all });
@@ -106,20 +106,20 @@ export class Sender {
   async call(route: string, input: Call = {}): Promise<unknown> {
     const [method = "", template = ""] = route.split(" ");
     const to = address(template, input.path, input.query);
-    const headers: Record<string, string> = { Accept: "application/json" };
-    for (const [name, text] of Object.entries(input.headers ?? {})) if (text !== undefined) headers[name] = carried(name, String(text));
+    const headers = new Headers({ Accept: "application/json" });
+    for (const [name, text] of Object.entries(input.headers ?? {})) if (text !== undefined) headers.set(name, carried(name, String(text)));
     const { signal } = input;
     let body: BodyInit | undefined;
     if (isBytes(input.body)) {
       body = input.body;
-      headers["Content-Type"] ??= (body instanceof Blob && body.type) || "application/octet-stream";
+      if (!headers.has("Content-Type")) headers.set("Content-Type", (body instanceof Blob && body.type) || "application/octet-stream");
     } else if (input.body !== undefined) {
       body = JSON.stringify(input.body);
-      headers["Content-Type"] = "application/json";
+      headers.set("Content-Type", "application/json");
     }
-    if (takesKey(route)) headers["Idempotency-Key"] ??= newId();
+    if (takesKey(route) && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", newId());
     const fixed = !(body instanceof ReadableStream);
-    const safe = fixed && (input.repeat || canRepeat(route) || "Idempotency-Key" in headers);
+    const safe = fixed && (input.repeat || canRepeat(route) || headers.has("Idempotency-Key"));
     const { timeoutMs = 90_000, retry: { maxAttempts = 6, delayMs = 200 } = {} } = this.options;
     for (let attempt = 0; ; attempt++) {
       const dog = new Watchdog(timeoutMs, signal);

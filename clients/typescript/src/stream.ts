@@ -62,8 +62,8 @@ export interface StreamOptions {
 const silence = 40_000; // the server says something every 15 seconds
 const steady = 10_000; // a connection that has lasted as long is good
 
-/** Whether trying again may help. */
-export const passes = ({ status }: Problem) => status < 400 || status === 408 || status === 429 || status >= 500;
+/** Whether trying again may help a reader. What stands before a server that restarts may say anything. */
+export const passes = ({ status, type }: Problem) => type === "gateway" || status < 400 || status === 408 || status === 429 || status >= 500;
 
 /**
  * Yields the blocks of an event stream, all that have come at a time, and reconnects after the last

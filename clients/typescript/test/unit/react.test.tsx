@@ -58,7 +58,7 @@ test("a thread is shown live, through an ask, over a lost connection", async () 
   expect(s.seen.find((one) => one.method === "POST")).toMatchObject({ path: "/v1/asks/ask/answer", body: '{"decision":"approve"}' });
   s.last().end();
   await waitFor(() => expect(s.streams).toHaveLength(2));
-  expect(s.seen.filter((one) => one.path.includes("/events")).at(-1)?.headers["Last-Event-ID"]).toBe("2");
+  expect(s.seen.filter((one) => one.path.includes("/events")).at(-1)?.headers["last-event-id"]).toBe("2");
   s.run.asks = [];
   s.run.status = "succeeded";
   s.thread.seq = 3;

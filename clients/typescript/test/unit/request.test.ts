@@ -38,7 +38,7 @@ describe("every operation of the OpenAPI document", () => {
     const [sentPath = "", query = ""] = sent.path.split("?");
     expect(decodeURIComponent(sentPath)).toBe(path.replace(/\{(\w+)\}/g, "a $1/?"));
     expect([...new URLSearchParams(query).keys()]).toEqual(Object.keys(input.query));
-    expect("Idempotency-Key" in sent.headers, "an idempotency key").toBe((operation.parameters ?? []).some((one) => one.name === "Idempotency-Key"));
+    expect("idempotency-key" in sent.headers, "an idempotency key").toBe((operation.parameters ?? []).some((one) => one.name === "Idempotency-Key"));
     if (bytes) expect(sent.body).toBe(input.body);
     else expect(sent.body).toBe(takes ? '{"b":2}' : undefined);
     if (status === "204") expect(got).toBeUndefined();
@@ -86,7 +86,7 @@ test("a key may be any text that a header can carry, and is sent as UTF-8", asyn
   const { fetch, seen } = fake(() => new Response(null, { status: 204 }));
   const client = new Perdure({ url, fetch });
   await client.signal("t", "paid", 1, { key: "Zahlung für 東京" });
-  const sent = Uint8Array.from(seen[0]!.headers["Idempotency-Key"]!, (byte) => byte.charCodeAt(0));
+  const sent = Uint8Array.from(seen[0]!.headers["idempotency-key"]!, (byte) => byte.charCodeAt(0));
   expect(new TextDecoder("utf-8", { fatal: true }).decode(sent)).toBe("Zahlung für 東京");
   for (const key of [" a", "a\n", "a\u0085b"]) await expect(client.signal("t", "paid", 1, { key })).rejects.toThrow(/a header cannot carry .* as Idempotency-Key/);
   expect(seen).toHaveLength(1);
@@ -108,12 +108,23 @@ test("a write without a key is sent once, and one with a key again with the same
     const sent = client.request(route as "POST /v1/threads/{thread}/runs", { path: { thread: "t", run: "r", ask: "a" } as { thread: string }, body: { flow: "f" } });
     await expect(sent).rejects.toMatchObject({ type: "offline", status: 0 });
     expect(seen.length, route).toBe(many);
-    expect(new Set(seen.map((one) => one.headers["Idempotency-Key"])).size).toBe(1);
-    expect(seen[0]?.headers["Idempotency-Key"] !== undefined).toBe(takesKey(route));
+    expect(new Set(seen.map((one) => one.headers["idempotency-key"])).size).toBe(1);
+    expect(seen[0]?.headers["idempotency-key"] !== undefined).toBe(takesKey(route));
   }
   const { fetch, seen } = fake(lost);
   await expect(new Perdure({ url, fetch, retry: { maxAttempts: 1 } }).signal("t", "paid", 1, { key: "mine" })).rejects.toMatchObject({ type: "offline" });
-  expect(seen[0]?.headers["Idempotency-Key"]).toBe("mine");
+  expect(seen[0]?.headers["idempotency-key"]).toBe("mine");
+});
+
+test("a header is given in whatever case", async () => {
+  const { fetch, seen } = fake(() => json({}));
+  const client = new Perdure({ url, fetch, headers: { accept: "text/plain", "x-from": "here" } });
+  await client.request("POST /v1/runs", { headers: { "idempotency-key": "mine" }, body: { flow: "f" } });
+  await client.request("POST /v1/uploads", { headers: { "content-type": "text/csv" }, body: new Blob(["a,b"]) });
+  expect(seen.map((one) => one.headers)).toMatchObject([
+    { "idempotency-key": "mine", accept: "application/json", "x-from": "here" },
+    { "content-type": "text/csv" },
+  ]);
 });
 
 test("an answer that is cut off in the middle is asked for again", async () => {
@@ -148,7 +159,7 @@ test.each([
 
 test("a token that a function gives is renewed when the server refuses it, once for all requests", async () => {
   let made = 0;
-  const { fetch, seen } = fake((one) => (one.headers.Authorization === "Bearer token-2" ? json({}) : problem("unauthorized", 401)));
+  const { fetch, seen } = fake((one) => (one.headers.authorization === "Bearer token-2" ? json({}) : problem("unauthorized", 401)));
   const client = new Perdure({ url, fetch, token: async () => `token-${++made}` });
   await Promise.all([client.thread("a"), client.thread("b"), client.thread("c")]);
   expect(made).toBe(2);
@@ -173,14 +184,14 @@ test("a token that cannot be had is tried again", async () => {
     return "there";
   };
   await new Perdure({ url, fetch, token, retry: quick }).thread("t");
-  expect(seen.map((one) => one.headers.Authorization)).toEqual(["Bearer there"]);
+  expect(seen.map((one) => one.headers.authorization)).toEqual(["Bearer there"]);
 });
 
 test("with cookies, requests have the header that the server wants", async () => {
   const { fetch, seen } = fake(() => json({}));
   await new Perdure({ url: `${url}/`, fetch, cookies: true }).thread("t");
   expect(seen[0]).toMatchObject({ credentials: "same-origin", path: "/v1/threads/t" });
-  expect(seen[0]?.headers).toMatchObject({ "Perdure-Console": "1" });
+  expect(seen[0]?.headers).toMatchObject({ "perdure-console": "1" });
   await new Perdure({ url, fetch, token: "x" }).thread("t");
   expect(seen[1]?.credentials).toBe("omit");
 });

@@ -61,7 +61,7 @@ test("what was read late does not replace what is known, and a rewind reads ever
   slow(json({ id: "t", seq: 2, runs: [{ id: "old" }] }));
   streams[1]!.send(delta(0, "on"));
   expect((await until(store, ({ text }) => text === "on")).thread).toMatchObject({ seq: 3, runs: [] });
-  expect(seen.filter((one) => one.path.includes("/events")).map((one) => one.headers["Last-Event-ID"])).toEqual(["1", "3"]);
+  expect(seen.filter((one) => one.path.includes("/events")).map((one) => one.headers["last-event-id"])).toEqual(["1", "3"]);
 });
 
 test("a thread that was erased is gone, and one that was restored is read again", async () => {
@@ -70,14 +70,14 @@ test("a thread that was erased is gone, and one that was restored is read again"
     const { fetch, seen } = fake(({ path, headers }) => {
       if (life === "") return problem("no-thread", 404);
       if (!path.includes("/events")) return json(path.endsWith("/messages") ? { seq: 5, messages: [] } : { id: "t", seq: 5, life, runs: [] });
-      if (headers["Last-Event-ID"] !== "5-a") return stream().response;
+      if (headers["last-event-id"] !== "5-a") return stream().response;
       life = lives ? "b" : "";
       return problem(type, 410);
     });
     const store = new ThreadStore(new Perdure({ url, fetch }), "t");
     if (lives) {
       expect((await until(store, (view) => view.connection === "live")).thread?.life).toBe("b");
-      expect(seen.at(-1)?.headers["Last-Event-ID"]).toBe("5-b");
+      expect(seen.at(-1)?.headers["last-event-id"]).toBe("5-b");
     } else expect(await until(store, (view) => view.connection === "ended" && view.ready && view.problem)).toMatchObject({ thread: undefined, problem: { type: "erased" } });
   }
 });

@@ -44,8 +44,19 @@ test("a stream that is cut goes on after the last event, as often as it takes", 
   expect(error).toBeUndefined();
   expect(seqs).toEqual([1, 2, 3, 4]);
   expect(got.at(-1)?.done).toMatchObject({ status: "succeeded" });
-  expect(seen.map((one) => one.headers["Last-Event-ID"])).toEqual([undefined, "2", "2", "2", "2", "3"]);
+  expect(seen.map((one) => one.headers["last-event-id"])).toEqual([undefined, "2", "2", "2", "2", "3"]);
   expect(states).toEqual(["connecting", "live", "lost", "live", "lost", "live", "ended"]);
+});
+
+test("whatever a proxy says while the server restarts, the stream goes on", async () => {
+  const says = [403, 404, 400, 503];
+  const { fetch } = fake((_, nth) => {
+    const status = nth > 1 ? says[nth - 2] : undefined;
+    if (status) return new Response("<html>no such host", { status });
+    return nth === 1 ? brief(event(1)) : brief(event(2, "ended"), 'id: 2.done\nevent: done\ndata: {"run":"r","status":"succeeded"}\n\n');
+  });
+  const { seqs, error } = await all(new Perdure({ url, fetch, resume: { delayMs: 0 } }).follow("t", { run: "r" }));
+  expect([seqs, error]).toEqual([[1, 2], undefined]);
 });
 
 test("it gives up after maxAttempts in a row without receiving anything", async () => {
@@ -74,7 +85,7 @@ test.each([
 ])("%s ends it at once", async (type, status) => {
   const { fetch, seen } = fake(() => problem(type, status));
   expect((await all(new Perdure({ url, fetch, resume }).follow("t", { after: "7-x" }))).error).toMatchObject({ type, status });
-  expect(seen.map((one) => one.headers["Last-Event-ID"])).toEqual(["7-x"]);
+  expect(seen.map((one) => one.headers["last-event-id"])).toEqual(["7-x"]);
 });
 
 test.each([
