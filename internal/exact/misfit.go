@@ -12,7 +12,7 @@ import (
 // JSON: what is expected where, and what is there instead. Senders know no Go types.
 func Misfit(err error, t reflect.Type) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if !ok {
+	if !ok || wrong.Type == nil {
 		return fmt.Errorf("%s: %w", kind(t), err)
 	}
 	at := ""

@@ -157,6 +157,7 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		room = r.workers.Reserve(q.Flow, name)
 	}
 	var queued *threads.Opened // if the run is claimed at once: the thread as the caller sees it
+	var claimed bool           // it was tried
 	decide := func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if q.Key != "" {
 			runID = r.runOf(t, q)
@@ -167,7 +168,7 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 			err = files.missing
 		}
 		if queued = nil; err == nil && room != nil && len(t.OpenRuns()) == 0 { // it is next
-			queued = threads.Seen(name, t.Clone())
+			queued, claimed = threads.Seen(name, t.Clone()), true
 			lines = append(lines, room.Claim(t, t.Seq+uint64(len(lines))))
 		}
 		return lines, flows, err
@@ -186,6 +187,8 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		}
 		room.Execute(o, entries)
 		o = queued
+	case !claimed && room != nil:
+		room.Leave(nil)
 	case room != nil:
 		room.Leave(err)
 	}

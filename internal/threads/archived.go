@@ -115,8 +115,11 @@ func (a *Archived) Error() error {
 	return &fault.ArchivedError{Thread: a.ID, At: clock.Stamp(a.At), Where: a.Place + "/" + a.Object}
 }
 
-// ArchivedKey is the key of the cell that says where a thread is.
-func ArchivedKey(name string) string { return "archived/" + Self(name) }
+// ArchivedPrefix is that of the keys of cells that say where threads are, and
+// ArchivedKey the key of one.
+const ArchivedPrefix = "archived/"
+
+func ArchivedKey(name string) string { return ArchivedPrefix + Self(name) }
 
 // ReadArchived returns the content of that cell and its version, nil if there is none.
 func (c *Threads) ReadArchived(ctx context.Context, name string) (*Archived, store.Version, error) {

@@ -66,7 +66,7 @@ func (r *Tenant) Names(ctx context.Context, m Mine) ([]string, error) {
 		{m.Facet, func(key string) error { name, _ := parseIndexKey(key); return add(name) }},
 		{r.All.facet(r.Part, "all"), func(key string) error { name, _ := parseIndexKey(key); return own(name) }},
 		{GateKey(r.Part) + ".", func(key string) error { return own(strings.TrimPrefix(key, GateKey(""))) }},
-		{ArchivedKey(r.Part) + ".", func(key string) error { return own(strings.TrimPrefix(key, "archived/")) }},
+		{ArchivedKey(r.Part) + ".", func(key string) error { return own(strings.TrimPrefix(key, ArchivedPrefix)) }},
 	} {
 		keys, err := r.All.keys(ctx, walk.prefix)
 		for _, key := range keys {

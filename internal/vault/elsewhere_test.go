@@ -88,8 +88,14 @@ func TestFailedHereArchivedThere(t *testing.T) {
 
 // TestAnotherArchiveAtTheSameURL: an erase, a restore and a removal do not take an object
 // for deleted because the disk of the archive is not mounted, whether the process began
-// before that or after it.
+// before that or after it, nor if the threads were archived by a version that did not note
+// which archive the store uses.
 func TestAnotherArchiveAtTheSameURL(t *testing.T) {
+	t.Run("noted", func(t *testing.T) { anotherArchive(t, true) })
+	t.Run("not noted", func(t *testing.T) { anotherArchive(t, false) })
+}
+
+func anotherArchive(t *testing.T, noted bool) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "mnt")
 		open := func() archive.Place {
@@ -110,6 +116,12 @@ func TestAnotherArchiveAtTheSameURL(t *testing.T) {
 		mustRestore(t, k.Runtime, "b")
 		k.WaitForRun("d", k.StartOn("d", "echo", "x").ID, perdure.Succeeded)
 		k.Stop()
+		for cell, err := range s.List(t.Context(), "perdure/archive/", "") {
+			kit.NoErr(t, err)
+			if !noted {
+				kit.NoErr(t, s.Delete(t.Context(), cell.Key, cell.Version))
+			}
+		}
 		move("", ".disk")
 		kit.NoErr(t, os.Mkdir(path, 0o700))
 		refused := func(rt *perdure.Runtime) {

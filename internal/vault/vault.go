@@ -251,19 +251,43 @@ func (v *Vault) Begin(ctx context.Context) error {
 	if err != nil || known {
 		return err
 	}
-	if err := place.Begin(ctx); err != nil || place.ID() == "" {
+	id, err := v.usedBefore(ctx)
+	if err == nil && id == "" {
+		err = place.Begin(ctx)
+		id = place.ID()
+	}
+	if err != nil || id == "" {
 		return err
 	}
 	_, err = store.Update(ctx, v.threads.Store, v.placeKey(), func(old store.Cell) ([]byte, error) {
 		if old.Version != "" {
 			return nil, threads.ErrNothing // another process was faster
 		}
-		return []byte(place.ID()), nil
+		return []byte(id), nil
 	})
-	if errors.Is(err, threads.ErrNothing) {
+	if err == nil || errors.Is(err, threads.ErrNothing) {
 		_, err = v.Known(ctx)
 	}
 	return err
+}
+
+// usedBefore returns the id of the archive at the place's URL that threads were put in
+// before stores noted that, "" if there is none.
+func (v *Vault) usedBefore(ctx context.Context) (id string, err error) {
+	for cell, err := range v.threads.Store.List(ctx, threads.ArchivedPrefix, "") {
+		if err != nil {
+			return "", err
+		}
+		a, err := threads.DecodeArchived(cell)
+		switch {
+		case err != nil || a.Place != v.URL() || a.In == "":
+		case a.In == v.ID():
+			return a.In, nil
+		default:
+			id = a.In
+		}
+	}
+	return id, nil
 }
 
 // Known reports whether the store knows the archive at the place's URL. It returns an

@@ -189,7 +189,8 @@ type room struct {
 func (r *room) Claim(t *journal.Thread, run uint64) threads.Line { return r.worker.claimOf(t, run) }
 
 // Leave looks again a moment after an error: the start and its claim may have
-// happened all the same, or happen just now, and nobody was woken by them.
+// happened all the same, or happen just now, and nobody was woken by them. What
+// happens later still is met by the next round.
 func (r *room) Leave(err error) {
 	r.worker.leave(r.hint)
 	if err != nil {

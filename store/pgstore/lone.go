@@ -30,7 +30,7 @@ func (r *request) lone() bool {
 
 // loneSQL returns the statement for a set of kinds. The head of the journal is locked
 // first, since everything else refers to it, and then the cells, in the order in which
-// they are counted. If one is not as expected, a division by zero undoes everything.
+// they are counted. If one is not as expected, a cast that fails undoes everything.
 func loneSQL(kinds int) string {
 	const last, soon = "$2::bigint + cardinality($3::bytea[])", "set_config('lock_timeout', $4, true) <> ''"
 	var b strings.Builder
@@ -54,7 +54,7 @@ func loneSQL(kinds int) string {
 		arg += 4
 	}
 	b.WriteString(", lines AS (INSERT INTO SCHEMA.entries SELECT head.id, $2 + e.n, e.data FROM head, unnest($3) WITH ORDINALITY AS e(data, n))")
-	return b.String() + " SELECT CASE WHEN EXISTS (SELECT FROM head) THEN 1 / (" + checks + ")::int ELSE 0 END"
+	return b.String() + " SELECT CASE WHEN EXISTS (SELECT FROM head) THEN (CASE WHEN " + checks + " THEN '1' ELSE 'a cell is not as expected' END)::int ELSE 0 END"
 }
 
 // sendLone is send for a request that is lone.
@@ -81,7 +81,7 @@ func (s *Store) sendLone(ctx context.Context, q querier, r *request, wait any) (
 	}
 	var made int
 	err := q.QueryRow(ctx, s.sqlLone[kinds], args...).Scan(&made)
-	if code(err) == "22012" {
+	if code(err) == "22P02" {
 		err = errVeto
 	}
 	return []bool{made != 0}, err

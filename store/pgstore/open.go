@@ -145,7 +145,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		err := s.admit(ctx, c)
 		if err == nil && !pooled {
 			// Plans are made once, and stay good when a table grows.
-			_, err = c.Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
+			_, err = c.Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off", pgx.QueryExecModeSimpleProtocol)
 		}
 		return entered(c, err)
 	}

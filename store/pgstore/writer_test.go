@@ -69,14 +69,24 @@ func TestPlansNeverScanATable(t *testing.T) {
 	if _, err := s.Put(ctx, "cell", []byte("x"), ""); err != nil {
 		t.Fatal(err)
 	}
+	for i := range 50 {
+		if _, err := s.Put(ctx, fmt.Sprint("other-", i), []byte("x"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, table := range []string{"journals", "entries", "cells"} {
 		if _, err := c.Exec(ctx, "ANALYZE "+name+"."+table); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const times = 20
+	var version store.Version
 	for n := range uint64(times) {
 		_, err := s.Append(ctx, "journal", n+1, []byte("x"))
+		if err == nil {
+			_, err = s.AppendBatch(ctx, store.Batch{Journal: "with cells", After: n, Entries: [][]byte{[]byte("x")},
+				Cells: []store.Write{{Key: "mine", Value: []byte("x"), Prev: version, Made: &version}}})
+		}
 		if err == nil {
 			_, err = store.ReadAll(ctx, s, "journal", n)
 		}
@@ -106,6 +116,13 @@ func TestPlansNeverScanATable(t *testing.T) {
 	}
 	if scans >= times {
 		t.Errorf("%d calls of each kind scanned tables %d times", times, scans)
+	}
+	var rows int
+	if err := c.QueryRow(ctx, "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'cells'", name).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	if rows >= 20*times {
+		t.Errorf("%d calls of each kind read %d cells", times, rows)
 	}
 }
 
