@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,10 +27,15 @@ func (s sessions) Authenticate(_ context.Context, token string) (*server.Princip
 	if !ok {
 		return nil, api.ErrUnauthorized
 	}
+	if user == "boss" {
+		return &server.Principal{Tenant: "acme", Subject: user, Scopes: []api.Scope{api.ScopeAdmin}}, nil
+	}
 	return &server.Principal{Subject: user, User: user, Scopes: []api.Scope{api.ScopeRead}}, nil
 }
 
-// A program's own Auth lets in its users, and the operator gets in as before.
+// A program's own Auth lets in its users and, as far as they ask for it, operators. Tokens
+// of the store, which an administrator of a tenant could create in anyone's name, are
+// taken and created only with --auth store.
 func TestOwnAuthLetsInTheOperator(t *testing.T) {
 	p := stored(t)
 	home := t.TempDir()
@@ -43,18 +50,28 @@ func TestOwnAuthLetsInTheOperator(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.run("", "token", "create", "ops", "--scopes", "admin", "--json").out), &made); err != nil {
 		t.Fatal(err)
 	}
+	const secret = "a-secret-of-a-file-of-tokens"
+	file := filepath.Join(home, "tokens.json")
+	if err := os.WriteFile(file, []byte(`[{"secret": "`+secret+`", "subject": "ops", "scopes": ["admin"]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, one := range []struct {
-		args  []string
-		store int // status of a token of the store
+		args   []string
+		store  int // status of a token of the store
+		file   int // status of a token of a file
+		create int // status of an administrator who creates a token
 	}{
-		{[]string{"serve"}, 200},
-		{[]string{"serve", "--auth", "none"}, 401},
-		{[]string{"dev"}, 200},
+		{[]string{"serve"}, 401, 401, 404},
+		{[]string{"serve", "--tokens", file}, 401, 200, 404},
+		{[]string{"serve", "--auth", "none"}, 401, 401, 404},
+		{[]string{"serve", "--auth", "store"}, 200, 401, 201},
+		{[]string{"serve", "--auth", "store", "--tokens", file}, 200, 200, 201},
+		{[]string{"dev"}, 401, 401, 404},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		out, in := io.Pipe()
 		a := testApp(terminal.Terminal{Out: in, Err: in, Env: env}, p.flows...)
-		a.opts.Server.Auth = sessions{"session-of-ann": "ann"}
+		a.opts.Server.Auth = sessions{"session-of-ann": "ann", "session-of-boss": "boss"}
 		ended := make(chan int, 1)
 		go func() {
 			ended <- a.run(ctx, append(append(one.args, "--addr", "127.0.0.1:0"), p.flags...))
@@ -66,20 +83,27 @@ func TestOwnAuthLetsInTheOperator(t *testing.T) {
 			address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(lines.Text())
 		}
 		go io.Copy(io.Discard, out)
-		for token, want := range map[string]int{"session-of-ann": 200, made.Secret: one.store, "guessed": 401} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/v1/threads", nil)
+		status := func(method, path, token, body string) int {
+			r, err := http.NewRequestWithContext(t.Context(), method, address+path, strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
 			resp, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if resp.StatusCode != want {
-				t.Errorf("%v answers %q with %s, want %d", one.args, token, resp.Status, want)
+			return resp.StatusCode
+		}
+		for token, want := range map[string]int{"session-of-ann": 200, made.Secret: one.store, secret: one.file, "guessed": 401} {
+			if got := status(http.MethodGet, "/v1/threads", token, ""); got != want {
+				t.Errorf("%v answers %q with %d, want %d", one.args, token, got, want)
 			}
+		}
+		if got := status(http.MethodPost, "/v1/tokens", "session-of-boss", `{"subject": "ann", "groups": ["finance"]}`); got != one.create {
+			t.Errorf("%v answers an administrator who creates a token with %d, want %d", one.args, got, one.create)
 		}
 		if one.args[0] == "dev" {
 			(&place{t: t, setUp: p.setUp, flags: []string{"--server", address}}).run("", "threads").want(exit.OK)

@@ -97,7 +97,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool, send se
 	sent.serves(&o)
 	switch {
 	case o.Auth != nil:
-		o.Auth = server.Any(ownerToken(record.Secret), o.Auth, server.NewTokens(rt))
+		o.Auth = server.Any(ownerToken(record.Secret), o.Auth)
 	case !open:
 		o.Local = ownerOnly(record.Secret)
 	}

@@ -45,9 +45,9 @@ type Options struct {
 	// Observer sees their steps. Flags take precedence.
 	Runtime perdure.Options
 	// Server configures the API of dev and serve, such as the largest body. Flags
-	// take precedence. Its Auth is asked before tokens of the store, and those of
-	// --tokens: serve --auth none leaves out the store's, and dev also lets in the
-	// user who started it. Its Faces are added to those of packages adk, agentkit and
+	// take precedence. With its Auth, serve takes tokens of --tokens too, but tokens
+	// of the store only with --auth store, and dev also lets in the user who started
+	// it. Its Faces are added to those of packages adk, agentkit and
 	// mcpface, which dev and serve always have.
 	Server server.Options
 	// Example is an input of the first flow, which dev suggests. Empty means Hello.

@@ -45,7 +45,9 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "serve the API of a store, and execute its runs",
 		Long: `Serves the API of a store and executes its runs. Callers need a token, from the
-store or from a file; create the first one on the store itself, as in the example.
+store or from a file; create the first one on the store itself, as in the example. A
+program that says itself who its users are takes tokens of the store only with
+--auth store: whoever administers a tenant could create them in anyone's name.
 
 SIGTERM or Ctrl-C ends it in order: /readyz fails, streams are told to connect
 elsewhere, and runs are handed over to other workers: at once between two steps, and
@@ -181,7 +183,7 @@ listens, is not ready, and tries again until it is.`,
 	}
 	f := c.Flags()
 	f.StringVar(&address, "addr", link.DevAddress, "address to listen on")
-	f.StringVar(&auth, "auth", "store", "store: tokens created with perdure token create; none: only those of --tokens, if any")
+	f.StringVar(&auth, "auth", a.defaultAuth(), "store: tokens created with perdure token create; none: only those of --tokens, if any, and of the program's own users")
 	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
 	f.StringVar(&cert, "tls-cert", "", "PEM file with the certificate for HTTPS, followed by those that it was issued by; read again when it changes")
 	f.StringVar(&key, "tls-key", "", "PEM file with its key")
@@ -204,6 +206,15 @@ listens, is not ready, and tries again until it is.`,
 		engine = a.opts.Engine(f)
 	}
 	return c
+}
+
+// defaultAuth is --auth without the flag. In a program with its own users, tokens of the
+// store would outlive users that it has removed, so the operator has to ask for them.
+func (a *app) defaultAuth() string {
+	if a.opts.Server.Auth != nil {
+		return "none"
+	}
+	return "store"
 }
 
 // serverOptions returns the program's options of the API.
