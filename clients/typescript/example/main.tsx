@@ -1,5 +1,5 @@
 // A chat with an agent that survives refreshes, lost connections and killed servers.
-import { Perdure, type Schemas } from "@perdure/client";
+import { newId, Perdure, type Schemas } from "@perdure/client";
 import { PerdureProvider, useThread } from "@perdure/client/react";
 import { type FormEvent, StrictMode, useState } from "react";
 import { createRoot } from "react-dom/client";
@@ -28,7 +28,7 @@ async function getAccess(): Promise<Access | undefined> {
 
 /** The thread is part of the address, so that a refresh finds it again. */
 function threadOfPage(): string {
-  if (!location.hash) history.replaceState(null, "", `#${crypto.randomUUID()}`);
+  if (!location.hash) history.replaceState(null, "", `#${newId()}`);
   return location.hash.slice(1);
 }
 

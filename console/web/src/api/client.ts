@@ -20,8 +20,9 @@ export const perdure = new Perdure({
   retry: { maxAttempts: 0 }, // queries are repeated by the query client, and people see what fails
   parse: parseExact,
   fetch: async (to, init) => {
-    const response = await (takeEarly(String(to), init) ?? fetch(to, init));
-    learnTime(response.headers.get("Date"));
+    const early = takeEarly(String(to), init);
+    const response = await (early ?? fetch(to, init));
+    if (!early) learnTime(response.headers.get("Date")); // that of an early one has passed
     if (response.status === 401) signedOut();
     return response;
   },

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 const signals: AbortSignal[] = [];
 const asked: string[] = [];
+let date = "";
 
 beforeEach(() => {
   vi.resetModules();
@@ -11,7 +12,7 @@ beforeEach(() => {
     asked.push(`${new URL(to).pathname} ${new Headers(init.headers).get("Accept")} ${new Headers(init.headers).get("Perdure-Console")}`);
     if (init.signal) signals.push(init.signal);
     const stream = to.endsWith("/events");
-    return new Response(stream ? 'id: 1\nevent: created\ndata: {"seq":1,"kind":"created"}\n\n' : "{}", { headers: { "Content-Type": stream ? "text/event-stream" : "application/json" } });
+    return new Response(stream ? 'id: 1\nevent: created\ndata: {"seq":1,"kind":"created"}\n\n' : "{}", { headers: { "Content-Type": stream ? "text/event-stream" : "application/json", Date: date } });
   });
 });
 
@@ -19,6 +20,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
   globalThis.perdureEarly = undefined;
   asked.length = signals.length = 0;
+  date = "";
 });
 
 async function open(path: string) {
@@ -44,6 +46,16 @@ test("what the page of a thread asks first is asked before it begins, and once",
   await api.get("/v1/threads/{thread}/state", { path });
   await api.get("/v1/me");
   expect(asked.slice(4)).toEqual(["/proxy/v1/threads/t-1/state application/json 1", "/proxy/v1/me application/json 1"]);
+});
+
+test("the time is not that of a response that has waited", async () => {
+  date = "Fri, 02 Jan 2026 15:04:05 GMT";
+  const { api } = await open("/console/threads");
+  const { serverNow } = await import("@/lib/time");
+  await api.get("/v1/me");
+  expect(Math.abs(serverNow() - Date.now())).toBeLessThan(1000);
+  await api.get("/v1/me");
+  expect(Math.abs(serverNow() - Date.parse(date))).toBeLessThan(60_000);
 });
 
 test("whoever stops reading stops the request", async () => {

@@ -93,21 +93,24 @@ export const useFiles = (thread: string, at?: number) =>
   });
 
 /**
- * A write of a person. While one is under way, mutate begins no other: a button is drawn as busy a
- * moment after the click, and a switch that bounces has clicked it twice by then.
+ * A write of a person. While one is under way, mutate begins no other, or none of the same if they are
+ * several, such as those of the rows of a table: a button is drawn as busy a moment after the click, and
+ * a switch that bounces has clicked it twice by then.
  */
-export function useWrite<R, A = void>(options: UseMutationOptions<R, Error, A>): UseMutationResult<R, Error, A> {
-  const busy = useRef(false);
+export function useWrite<R, A = void>(options: UseMutationOptions<R, Error, A>, several = false): UseMutationResult<R, Error, A> {
+  const busy = useRef(new Set<string>());
+  const which = (what?: A) => (several ? `${JSON.stringify(what)}` : "");
   const write = useMutation<R, Error, A>({
     ...options,
     onSettled: (...how) => {
-      busy.current = false;
+      busy.current.delete(which(how[2]));
       return options.onSettled?.(...how);
     },
   });
   const mutate: typeof write.mutate = (...what) => {
-    if (busy.current) return;
-    busy.current = true;
+    const one = which(what[0]);
+    if (busy.current.has(one)) return;
+    busy.current.add(one);
     write.mutate(...what);
   };
   return { ...write, mutate };
@@ -115,17 +118,25 @@ export function useWrite<R, A = void>(options: UseMutationOptions<R, Error, A>):
 
 export type Control = "cancel" | "pause" | "resume" | "retry" | "again";
 
-/** Controls a run. What changes because of it is read again. */
-export function useControl(thread: string) {
+interface Act {
+  verb: Control;
+  run: string;
+  reason?: string;
+}
+
+/** Controls runs. What changes because of it is read again. */
+export function useControl(thread: string, told: Pick<UseMutationOptions<unknown, Error, Act>, "onSuccess" | "onError"> = {}) {
   const client = useQueryClient();
-  return useWrite({
-    mutationFn: ({ verb, run, reason }: { verb: Control; run: string; reason?: string }) =>
+  const control = {
+    ...told,
+    mutationFn: ({ verb, run, reason }: Act) =>
       api.post(`/v1/threads/{thread}/runs/{run}/${verb}` as "/v1/threads/{thread}/runs/{run}/cancel", {
         path: { thread, run },
         body: reason ? { reason } : {},
       }),
     onSettled: () => client.invalidateQueries({ queryKey: keys.thread(thread) }),
-  });
+  };
+  return useWrite<unknown, Act>(control, true);
 }
 
 /** Whether the caller has a scope. Admin includes the others. */

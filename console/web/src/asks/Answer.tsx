@@ -3,8 +3,9 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 import { useDraft } from "@/app/draft";
 import { useHotkeys } from "@/app/hotkeys";
 import { useCan, useMe } from "@/api/queries";
-import { type Ask, askedCall, decisionsOf, valueSchema, verbOf } from "@/lib/ask";
+import { type Ask, askedCall, decisionsOf, replyText, valueSchema, verbOf } from "@/lib/ask";
 import { cx } from "@/lib/cx";
+import { parsedWritten } from "@/lib/exact";
 import { own } from "@/lib/own";
 import { many, plain } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -24,6 +25,8 @@ export interface Draft {
   open?: string;
   message?: string;
   values?: Record<string, ValueDraft>;
+  /** The answer that was tried, by replyText. */
+  tried?: string;
 }
 
 const keyOf: Record<string, string> = { approve: "a", edit: "e", reject: "r", respond: "s", always: "l", "": "e", provided: "e" };
@@ -36,8 +39,12 @@ const icons: Record<string, ReactNode> = {
   always: <ShieldCheck aria-hidden />,
 };
 
-/** What someone has begun to write in an answer. */
-export const writtenIn = (draft: Draft | undefined): string[] => [draft?.message, ...Object.values(draft?.values ?? {}).map((value) => value.text)].filter((text) => !!text) as string[];
+/** What someone has written in answers, and whether it is the one that was tried. */
+export const writtenIn = (draft: Draft | undefined): { text: string; tried: boolean }[] =>
+  [
+    { text: draft?.message, reply: { decision: "reject", message: draft?.message?.trim() } },
+    ...Object.entries(draft?.values ?? {}).map(([decision, { text }]) => ({ text, reply: { decision, value: parsedWritten(text ?? "") } })),
+  ].flatMap(({ text, reply }) => (text ? [{ text, tried: replyText(reply) === draft?.tried }] : []));
 
 /** Whether the caller may answer: the scope, and the people and groups whom the ask names. */
 export function useMayAnswer(ask: Ask): boolean {
@@ -74,14 +81,16 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const answer = useAnswer(ask, () => setDraft(undefined));
   const decisions = decisionsOf(ask);
   const call = askedCall(ask);
-  const only = decisions.length === 1 ? decisions[0] : undefined;
-  const open = draft?.open ?? (only !== undefined && needsPanel(ask, only) ? only : undefined);
+  const only = decisions.length === 1 && needsPanel(ask, decisions[0]!) ? decisions[0] : undefined; // its panel needs no button
+  const open = draft?.open ?? only;
   const value = (decision: string) => own(draft?.values, decision);
   const key = (decision: string) => own(keyOf, decision);
   const seen = useSeen(`${ask.id} ${keys}`);
   const send = (decision: string, more: { value?: unknown; message?: string } = {}) => {
     if (answer.isPending || !seen) return;
-    answer.mutate({ ...(decision ? { decision } : {}), ...more }, { onSuccess: () => onDone?.() });
+    const reply = { ...(decision ? { decision } : {}), ...more };
+    setDraft((before) => ({ ...before, tried: replyText(reply) }));
+    answer.mutate(reply, { onSuccess: () => onDone?.() });
   };
   // Whether something was entered in the panel of a decision, which another one would drop.
   const begun = (decision: string) => {

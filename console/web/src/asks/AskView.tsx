@@ -1,11 +1,11 @@
 import { Link } from "@tanstack/react-router";
 import { CircleCheck, Clock, Link as LinkIcon, MessagesSquare, UserRound } from "lucide-react";
-import { type ReactNode, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { useAsk, useMessages, useThread } from "@/api/queries";
 import { useDraft } from "@/app/draft";
 import { basePath } from "@/app/place";
 import { Conversation } from "@/chat/Conversation";
-import { type Ask, askedCall, askedSecret, askOfCall, closedText } from "@/lib/ask";
+import { type Ask, askedCall, askedSecret, askOfCall, closedText, replyText } from "@/lib/ask";
 import { conversation, decided } from "@/chat/said";
 import { ended } from "@/lib/status";
 import { oneLine, plain, precise } from "@/lib/text";
@@ -196,10 +196,16 @@ function Before({ ask }: { ask: Ask }) {
 }
 
 /** How a closed ask ended. */
-function Closed({ ask, text }: { ask: Ask; text: string }) {
+export function Closed({ ask, text }: { ask: Ask; text: string }) {
   const call = askedCall(ask);
   const answer = ask.answer;
   const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
+  const taken = !!answer && draft?.tried === replyText(answer);
+  const left = writtenIn(draft).filter(({ tried }) => !(taken && tried));
+  const settled = !!draft && left.length === 0;
+  useEffect(() => {
+    if (settled) setDraft(undefined);
+  }, [settled, setDraft]);
   return (
     <div role="status" className="space-y-2">
       <p className="flex flex-wrap items-center gap-2">
@@ -222,10 +228,10 @@ function Closed({ ask, text }: { ask: Ask; text: string }) {
         <LinkIcon aria-hidden className="size-3.5" />
         See what came of it
       </Link>
-      {writtenIn(draft).map((text, at) => (
-        <section key={at} aria-label="What you had begun" className="rounded border border-line bg-panel px-3 py-2">
+      {left.map(({ text, tried }, at) => (
+        <section key={at} aria-label={tried ? "Your answer" : "What you had begun"} className="rounded border border-line bg-panel px-3 py-2">
           <p className="flex items-center gap-1 text-xs text-faint">
-            <span className="flex-1">You had begun another answer. It was not sent.</span>
+            <span className="flex-1">{tried ? "Your answer was not taken." : "You had begun another answer. It was not sent."}</span>
             <Copy text={text} label="Copy" what="Copy what you have written" />
             <Button look="quiet" size="small" onClick={() => setDraft(undefined)}>
               Discard

@@ -1,4 +1,5 @@
 import { Problem } from "@perdure/client";
+import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { after, type Draft, edited, messageOf, notSent } from "./message";
 
@@ -12,6 +13,12 @@ test("the same text is the same message, and another text another", () => {
   expect(messageOf(edited(tried, "no"), "steer")).toMatchObject({ text: "no" });
   const deleted = edited(edited(tried, ""), " yes ");
   expect(messageOf(deleted, "steer")!.key).not.toBe(first.key);
+});
+
+test("a page without HTTPS, which has no crypto.randomUUID, makes ids too", () => {
+  const src = new URL("../", `file://${import.meta.dirname}/`);
+  const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((name) => /\.tsx?$/.test(name) && !/\.test\./.test(name));
+  expect(files.filter((name) => readFileSync(new URL(name, src), "utf8").includes("randomUUID"))).toEqual([]);
 });
 
 test("what was written while a message was under way stays", () => {

@@ -1,3 +1,4 @@
+import { newId } from "@perdure/client";
 import { failure } from "@/lib/lost";
 
 export type Policy = "steer" | "enqueue";
@@ -23,7 +24,7 @@ export const edited = (draft: Draft | undefined, text: string): Draft => (draft?
 export function messageOf(draft: Draft | undefined, policy: Policy): Message | undefined {
   const text = draft?.text.trim();
   if (!text) return undefined;
-  return draft?.tried?.text === text ? draft.tried : { text, key: crypto.randomUUID(), policy };
+  return draft?.tried?.text === text ? draft.tried : { text, key: newId(), policy };
 }
 
 /** What is left of a draft after a message was taken. */

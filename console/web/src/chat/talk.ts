@@ -73,7 +73,7 @@ class TalkLog {
       });
     } catch (error) {
       if (life !== this.life) return;
-      if (error instanceof Problem && (error.status === 0 || error.status >= 500)) {
+      if (error instanceof Problem && (error.type === "gateway" || error.status === 0 || error.status >= 500)) {
         this.timer = setTimeout(() => void this.begin(), 1000);
         return;
       }
@@ -83,6 +83,7 @@ class TalkLog {
 
   private async follow(after: string, signal: AbortSignal) {
     for await (const { event, delta } of perdure.follow(this.thread, { after, signal })) {
+      if (signal.aborted) return;
       if (delta && this.deltas.add(delta)) this.soon();
       if (event) this.take(event);
     }

@@ -80,9 +80,10 @@ export function closedText(ask: Ask): string | undefined {
 
 /** Whether an ask was answered with this. */
 export const isAnswer = ({ answer }: Ask, reply: { decision?: string; value?: unknown; message?: string }): boolean =>
-  !!answer && sent(answer) === sent(reply);
+  !!answer && replyText(answer) === replyText(reply);
 
-const sent = ({ decision, value, message }: { decision?: string; value?: unknown; message?: string }) => JSON.stringify([decision ?? "", value ?? null, message ?? ""]);
+/** An answer as a text, the same for the same answer. */
+export const replyText = ({ decision, value, message }: { decision?: string; value?: unknown; message?: string }) => JSON.stringify([decision ?? "", value ?? null, message ?? ""]);
 
 /** What the page of an ask is headed: that it waits, or how it ended. */
 export const headingOf = (ask: Ask): string => closedText(ask) ?? "Waits for a person";

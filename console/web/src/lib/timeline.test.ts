@@ -122,8 +122,11 @@ test("a run waits for signals that have not come", () => {
     () => ev("waiting", 0, { path: "/b", name: "sent" }),
     () => ev("waiting", 0, { path: "/c", child: "t2" }),
     () => ev("waiting", 0, { path: "/d", name: "paid", run: "other" }),
+    () => ev("waiting", 1, { path: "/e", name: "sent" }),
     () => ev("received", 5, { path: "/a" }),
     () => ev("ended", 9, { run: "other" }),
   );
-  expect([signalsAwaited(list, "r"), signalsAwaited(list, "other")]).toEqual([["sent"], []]);
+  expect([signalsAwaited(list, "r"), signalsAwaited(list, "other")]).toEqual([[{ name: "sent", seq: 2 }], []]);
+  const again = [...list, { ...list[0]!, seq: 9 }];
+  expect(signalsAwaited(again, "r")).toContainEqual({ name: "paid", seq: 9 });
 });

@@ -78,16 +78,23 @@ export function standing(events: readonly Event[]): Event[] {
   return kept;
 }
 
-/** The names of the signals for which a run waits, each once. */
-export function signalsAwaited(all: readonly Event[], run: string): string[] {
-  const waits = new Map<string, string>(); // by path
+/** A signal for which a run waits, and the event with which the oldest wait for it began: that one gets it. */
+export interface Awaited {
+  name: string;
+  seq: number;
+}
+
+/** The signals for which a run waits, each once. */
+export function signalsAwaited(all: readonly Event[], run: string): Awaited[] {
+  const waits = new Map<string, Awaited>(); // by path
   for (const e of standing(all)) {
     if (e.run !== run) continue;
     if (e.kind === "ended") waits.clear();
-    else if (e.kind === "waiting" && e.name) waits.set(e.path ?? "", e.name);
+    else if (e.kind === "waiting" && e.name) waits.set(e.path ?? "", { name: e.name, seq: e.seq });
     else if (closes.has(e.kind) || e.kind === "step") waits.delete(e.path ?? "");
   }
-  return [...new Set(waits.values())];
+  const open = [...waits.values()];
+  return open.filter((one) => one === open.find(({ name }) => name === one.name));
 }
 
 /** The steps of a run as a tree, with when they ran, waited and failed. now ends what goes on. */

@@ -31,7 +31,10 @@ function Talking({ id }: { id: string }) {
   const thread = useThread(id);
   const talk = useTalk(id);
   const may = useCan("run");
-  const control = useControl(id);
+  const control = useControl(id, {
+    onSuccess: () => say("The turn is being cancelled"),
+    onError: (error) => sayError(...failure("It was not cancelled", error, "The request to stop", "The server does not answer. Stop it again if it goes on.")),
+  });
   const runs = thread.data?.runs ?? [];
   const newest = runs.at(-1);
   const flows = useFlows();
@@ -53,7 +56,7 @@ function Talking({ id }: { id: string }) {
     onError: (error) => sayError(...notSent(error)),
     onSettled: () => void queryClient.invalidateQueries({ queryKey: keys.thread(id) }),
   });
-  const stop = () => current && control.mutate({ verb: "cancel", run: current.id }, { onSuccess: () => say("The turn is being cancelled"), onError: (error) => sayError(...failure("It was not cancelled", error, "The request to stop", "The server does not answer. Stop it again if it goes on.")) });
+  const stop = () => current && control.mutate({ verb: "cancel", run: current.id });
   const title = thread.data?.title || (newest ? `Chat with ${newest.flow}` : "Chat");
   return (
     <Page

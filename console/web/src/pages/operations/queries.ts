@@ -92,16 +92,17 @@ export const useRules = () => useQuery({ queryKey: opsKeys.rules(), queryFn: () 
 
 export const useTokens = (allowed: boolean) => useQuery({ queryKey: opsKeys.tokens(), queryFn: () => api.get("/v1/tokens"), enabled: allowed });
 
-/** Does something and says how it went. What operations show is read again. */
+/** Does something, with several things at a time, and says how it went. What operations show is read again. */
 export function useDoing<A, R>(done: (result: R, args: A) => string, failed: string, act: (args: A) => Promise<R>) {
   const client = useQueryClient();
-  return useWrite({
+  const doing = {
     mutationFn: act,
-    onSuccess: (result, args) => say(done(result, args)),
-    onError: (error) => sayError(...failure(failed, error, "The request", "The server does not answer. What the page shows once it does says whether it came; look before you repeat it.")),
+    onSuccess: (result: R, args: A) => say(done(result, args)),
+    onError: (error: Error) => sayError(...failure(failed, error, "The request", "The server does not answer. What the page shows once it does says whether it came; look before you repeat it.")),
     onSettled: () => {
       void client.invalidateQueries({ queryKey: opsKeys.all() });
       void client.invalidateQueries({ queryKey: keys.stats() });
     },
-  });
+  };
+  return useWrite<R, A>(doing, true);
 }

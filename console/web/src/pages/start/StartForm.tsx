@@ -1,3 +1,4 @@
+import { newId } from "@perdure/client";
 import { useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
 import { useMemo } from "react";
@@ -47,7 +48,7 @@ export function StartForm({ flow, may }: { flow: Flow; may: boolean }) {
   const submit = () => {
     input.setShown(true);
     if (broken || input.faults.size || start.isPending || start.isSuccess || !may) return;
-    const key = draft?.key ?? crypto.randomUUID();
+    const key = draft?.key ?? newId();
     setDraft((before) => ({ ...before, key }));
     start.mutate(key);
   };

@@ -8,6 +8,7 @@ import { failure } from "@/lib/lost";
 import { controls } from "@/lib/status";
 import { compact, dollars, shortId } from "@/lib/text";
 import { type ThreadRow, whyOf } from "@/lib/threadlist";
+import type { Awaited } from "@/lib/timeline";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Dialog } from "@/ui/Dialog";
@@ -35,7 +36,7 @@ interface Props {
   thread: Thread;
   run?: Run;
   /** The signals for which the run waits. */
-  awaited: string[];
+  awaited: Awaited[];
   onRun(run: string): void;
 }
 
@@ -53,7 +54,7 @@ export function Header({ thread, run, awaited, onRun }: Props) {
         </h1>
         <Status status={thread.status} asks={asks} />
         <WhyText why={whyOf(row)} className="max-w-full" />
-        {awaited.length > 0 && <SendSignal thread={thread.id} names={awaited} />}
+        <SendSignal thread={thread.id} awaited={awaited} />
         <div className="ml-auto flex items-center gap-2">
           {run && <Actions thread={thread.id} run={run} />}
         </div>

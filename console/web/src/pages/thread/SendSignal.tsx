@@ -1,3 +1,4 @@
+import { newId } from "@perdure/client";
 import { useQueryClient } from "@tanstack/react-query";
 import { Bell } from "lucide-react";
 import { useState } from "react";
@@ -7,22 +8,25 @@ import { useDraft } from "@/app/draft";
 import { jsonFault, parsedWritten } from "@/lib/exact";
 import { failure } from "@/lib/lost";
 import { oneLine } from "@/lib/text";
+import type { Awaited } from "@/lib/timeline";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Area, Field, Select } from "@/ui/Field";
 import { say, sayError } from "@/ui/Toast";
 
 /** Sends one of the signals for which a run waits. */
-export function SendSignal({ thread, names }: { thread: string; names: string[] }) {
+export function SendSignal({ thread, awaited }: { thread: string; awaited: Awaited[] }) {
   const may = useCan("run");
   const [open, setOpen] = useState(false);
   if (!may) return null;
   return (
     <>
-      <Button size="small" icon={<Bell aria-hidden />} onClick={() => setOpen(true)}>
-        Send the signal
-      </Button>
-      {open && <SignalDialog thread={thread} names={names} onClose={() => setOpen(false)} />}
+      {awaited[0] && (
+        <Button size="small" icon={<Bell aria-hidden />} onClick={() => setOpen(true)}>
+          Send the signal
+        </Button>
+      )}
+      {open && <SignalDialog thread={thread} awaited={awaited} onClose={() => setOpen(false)} />}
     </>
   );
 }
@@ -30,14 +34,18 @@ export function SendSignal({ thread, names }: { thread: string; names: string[] 
 interface Draft {
   name?: string;
   text?: string;
-  /** Made once for what is in the form, so that it is one signal. */
+  /** Made once for what is in the form and the wait that it is for, so that it is one signal. */
   key?: string;
+  /** The wait that the key is for. */
+  seq?: number;
 }
 
-function SignalDialog({ thread, names, onClose }: { thread: string; names: string[]; onClose(): void }) {
+function SignalDialog({ thread, awaited, onClose }: { thread: string; awaited: Awaited[]; onClose(): void }) {
   const client = useQueryClient();
   const [draft, setDraft] = useDraft<Draft>(`signal ${thread}`);
-  const chosen = names.find((name) => name === draft?.name) ?? names[0]!;
+  const [first] = useState(awaited[0]?.name ?? "");
+  const chosen = draft?.name ?? first; // and no other before someone chooses it
+  const wait = awaited.find(({ name }) => name === chosen);
   const text = draft?.text ?? "";
   const value = parsedWritten(text);
   const broken = text.trim() !== "" && value === undefined && jsonFault(text);
@@ -52,8 +60,9 @@ function SignalDialog({ thread, names, onClose }: { thread: string; names: strin
     onSettled: () => client.invalidateQueries({ queryKey: keys.thread(thread) }),
   });
   const submit = () => {
-    const key = draft?.key ?? crypto.randomUUID();
-    setDraft({ name: chosen, text, key });
+    const seq = wait?.seq;
+    const key = draft?.seq === seq && draft?.key ? draft.key : newId();
+    setDraft({ name: chosen, text, key, seq });
     send.mutate(key);
   };
   return (
@@ -65,17 +74,27 @@ function SignalDialog({ thread, names, onClose }: { thread: string; names: strin
       actions={
         <>
           <Button onClick={onClose}>Leave it</Button>
-          <Button look="main" icon={<Bell aria-hidden />} busy={send.isPending && "Sending …"} disabled={!!broken} onClick={submit}>
+          <Button look="main" icon={<Bell aria-hidden />} busy={send.isPending && "Sending …"} disabled={!!broken || !wait} onClick={submit}>
             Send
           </Button>
         </>
       }
     >
-      {names.length > 1 && (
+      {!wait && !send.isPending && (
+        <p role="alert" className="text-bad">
+          The run no longer waits for the signal <bdi>{oneLine(chosen, 80)}</bdi>. {awaited.length > 0 && "Choose another one if the value is meant for it."}
+        </p>
+      )}
+      {awaited.some(({ name }) => name !== chosen) && (
         <Field label="Signal">
           {(ids) => (
             <Select {...ids} value={chosen} onChange={(e) => setDraft({ name: e.target.value, text })}>
-              {names.map((name) => (
+              {!wait && (
+                <option value={chosen} disabled>
+                  {oneLine(chosen, 80)}
+                </option>
+              )}
+              {awaited.map(({ name }) => (
                 <option key={name} value={name}>
                   {oneLine(name, 80)}
                 </option>

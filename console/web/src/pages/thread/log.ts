@@ -90,6 +90,7 @@ class ThreadLog {
   private async follow(signal: AbortSignal) {
     let pause = performance.now() + atOnce;
     for await (const { event, delta } of perdure.follow(this.thread, { signal })) {
+      if (signal.aborted) return;
       if (delta && this.deltas.add(delta)) this.soon(60);
       if (!event) continue;
       this.events.push(event);

@@ -30,10 +30,10 @@ export default function Threads() {
   const { query, rows, loaded, searching } = useThreadList(filter, view);
   const search = useRef<HTMLInputElement>(null);
   useHotkeys({ "/": () => search.current?.focus() });
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  const { hasNextPage, isFetching, fetchNextPage } = query;
   const more = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+    if (hasNextPage && !isFetching) void fetchNextPage(); // it would stop a list that is being read anew
+  }, [hasNextPage, isFetching, fetchNextPage]);
   const filtered = !!(filter.q || filter.status || filter.flow || filter.user);
   return (
     <Page

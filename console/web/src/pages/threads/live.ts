@@ -11,6 +11,9 @@ import { serverNow } from "@/lib/time";
 const pageSize = 200; // the most for which the server says why
 const searched = 5_000; // threads that a search looks at
 const pace = 2_500; // ms between two looks at the rows in view
+export const tooMany = 2_000; // changes, of which each is joined with the list whenever one more comes
+
+let anew = 0; // how often lists were asked for anew for that reason
 
 /** The first and the last row in view. */
 export interface View {
@@ -24,13 +27,15 @@ export function useThreadList(filter: ThreadFilter, view: RefObject<View>) {
   const query = useInfiniteQuery({
     queryKey: [...keys.threads(), status, flow, user],
     initialPageParam: "",
-    queryFn: ({ pageParam, signal }) =>
-      api.get("/v1/threads", { query: { limit: pageSize, why: true, after: pageParam, status: status as Status, flow, user }, signal }),
+    queryFn: async ({ pageParam, signal }) => {
+      const since = anew;
+      return { ...(await api.get("/v1/threads", { query: { limit: pageSize, why: true, after: pageParam, status: status as Status, flow, user }, signal })), since };
+    },
     getNextPageParam: (page) => page.next || undefined,
     staleTime: Number.POSITIVE_INFINITY,
   });
-  const changes = useChanges(query.dataUpdatedAt);
   const pages = query.data?.pages;
+  const changes = useChanges(Math.min(...(pages ?? []).map((page) => page.since)));
   const rows = useMemo(
     () => joinThreads((pages ?? []).map((page) => page.threads), changes, filter, !query.hasNextPage),
     [pages, changes, filter, query.hasNextPage],
@@ -38,16 +43,21 @@ export function useThreadList(filter: ThreadFilter, view: RefObject<View>) {
   const cursors = useMemo(() => new Map((pages ?? []).flatMap((page) => page.threads.map((row) => [row.id, row.cursor] as const))), [pages]);
   useReasons(filter, rows, cursors, view);
   const loaded = (pages?.length ?? 0) * pageSize;
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  const { hasNextPage, isFetching, fetchNextPage } = query;
   useEffect(() => {
-    if (filter.q && hasNextPage && !isFetchingNextPage && loaded < searched) void fetchNextPage();
-  }, [filter.q, hasNextPage, isFetchingNextPage, fetchNextPage, loaded]);
+    if (filter.q && hasNextPage && !isFetching && loaded < searched) void fetchNextPage();
+  }, [filter.q, hasNextPage, isFetching, fetchNextPage, loaded]);
   return { query, rows, loaded, searching: !!filter.q && hasNextPage && loaded < searched };
 }
 
-/** What has changed since the list was read, brought together four times a second at most. */
-function useChanges(readAt: number): Map<string, ThreadRow | null> {
+/**
+ * What has changed since the list was read, brought together four times a second at most. If it is too much,
+ * lists are asked for anew, and once no page is from before that, only what has changed since then counts.
+ */
+function useChanges(since: number): Map<string, ThreadRow | null> {
   const [changes, setChanges] = useState<Map<string, ThreadRow | null>>(() => new Map());
+  const later = useRef<Map<string, ThreadRow | null>>(undefined); // changes since lists were asked for anew
+  const limit = useRef(tooMany);
   const waiting = useRef(new Map<string, ThreadRow | null>());
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const reader = useCallback((news: News) => {
@@ -61,15 +71,25 @@ function useChanges(readAt: number): Map<string, ThreadRow | null> {
       timer.current = undefined;
       const come = waiting.current;
       waiting.current = new Map();
+      if (later.current) later.current = new Map([...later.current, ...come]);
       setChanges((before) => new Map([...before, ...come]));
     }, 250);
   }, []);
   useNews(reader);
   useEffect(() => () => clearTimeout(timer.current), []);
-  // What the list says is newer than changes from before it was read.
   useEffect(() => {
-    if (readAt) setChanges((before) => (before.size > 2_000 ? new Map() : before));
-  }, [readAt]);
+    if (changes.size <= limit.current) return;
+    limit.current = changes.size + tooMany; // when to ask again if that fails
+    later.current = new Map();
+    anew++;
+    void queryClient.invalidateQueries({ queryKey: keys.threads() });
+  }, [changes]);
+  useEffect(() => {
+    if (since < anew || !later.current) return;
+    setChanges(later.current);
+    later.current = undefined;
+    limit.current = tooMany;
+  }, [since]);
   return changes;
 }
 

@@ -1,3 +1,4 @@
+import { newId } from "@perdure/client";
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -54,7 +55,7 @@ export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
   const newState = changed === undefined ? {} : parse(changed, isObject);
   const answered = entries.some((e) => e.kind === "answered" && e.seq <= at);
 
-  const id = useMemo(() => crypto.randomUUID(), [thread, at, as, input, changed, keep]); // sent again, it is the same fork
+  const id = useMemo(newId, [thread, at, as, input, changed, keep]); // sent again, it is the same fork
   const fork = useWrite({
     mutationFn: async (goOn: boolean) => {
       const made = await api.post("/v1/threads/{thread}/fork", {
