@@ -18,7 +18,7 @@ export function fake(answer: (seen: Seen, nth: number) => Answer) {
   const seen: Seen[] = [];
   const fetch = (async (to: string, init: RequestInit) => {
     const { pathname, search } = new URL(to);
-    const one = { method: init.method ?? "GET", path: pathname + search, headers: Object.fromEntries(new Headers(init.headers)), body: init.body, credentials: init.credentials, signal: init.signal };
+    const one = { method: init.method ?? "GET", path: pathname + search, headers: Object.fromEntries([...new Headers(init.headers)].map(([name, text]) => [name.toLowerCase(), text])), body: init.body, credentials: init.credentials, signal: init.signal };
     seen.push(one);
     const got = await answer(one, seen.length);
     init.signal?.throwIfAborted();
