@@ -94,7 +94,7 @@ func (d *doctor) report() error {
 	} else {
 		styles := map[string]string{fine: terminal.Green, poor: terminal.Amber, broken: terminal.Red}
 		for _, f := range d.found {
-			t.Printf("%s  %-11s %s\n", t.Style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, safe.Line(f.Detail))
+			t.Printf("%s  %-11s %s\n", t.Style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), safe.Label(f.Check), safe.Line(f.Detail))
 			if f.Fix != "" {
 				t.Printf("%20s-> %s\n", "", safe.Line(f.Fix))
 			}

@@ -134,6 +134,17 @@ func TestDoctorPassesOnWarnings(t *testing.T) {
 	}
 }
 
+// TestDoctorPrintsNoEscapes that a server sends, such as in the kind of a warning.
+func TestDoctorPrintsNoEscapes(t *testing.T) {
+	var out buffer
+	d := &doctor{app: testApp(terminal.Terminal{Out: &out})}
+	const evil = "\x1b]0;owned\a"
+	d.warnings([]store.Warning{{Kind: evil, Detail: evil, Fix: evil}})
+	if err := d.report(); err != nil || strings.ContainsAny(out.String(), "\x1b\a") || strings.Count(out.String(), "owned") != 3 {
+		t.Errorf("%v, it prints %q", err, out.String())
+	}
+}
+
 // TestDoctorNamesInterruptedErases of users, and none if there are none.
 func TestDoctorNamesInterruptedErases(t *testing.T) {
 	s := memstore.New()
