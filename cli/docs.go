@@ -25,7 +25,8 @@ func docsCommand(a *app) *cobra.Command {
 		Example: "  perdure docs\n  perdure docs concepts\n  perdure docs --search lease",
 		RunE: func(c *cobra.Command, words []string) error {
 			switch {
-			case len(words) > 1, search != "" && len(words) > 0:
+			case c.Flags().Changed("search") && len(strings.Fields(search)) == 0,
+				len(words) > 1, search != "" && len(words) > 0:
 				return exit.Usage(errors.New("usage: perdure docs [TOPIC], or perdure docs --search WORD"))
 			case search != "":
 				return a.searchDocs(search)

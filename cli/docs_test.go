@@ -33,6 +33,7 @@ func TestDocsAreInTheProgram(t *testing.T) {
 	p.run("", "docs", "../../main.go").want(exit.NotFound, "there is no page")
 	p.run("", "docs", "a", "b").want(exit.BadUsage, "usage: perdure docs [TOPIC]")
 	p.run("", "docs", "a", "--search", "b").want(exit.BadUsage, "usage: perdure docs [TOPIC], or")
+	p.run("", "docs", "--search", " ").want(exit.BadUsage, "--search WORD")
 	p.run("", "docs", "--search", "LEASE frozen").want(exit.OK, "concepts\n  Workers and leases: ")
 	p.run("", "docs", "search", "lease").want(exit.BadUsage, "--search WORD")
 	if r := p.run("", "docs", "--search", "lease").want(exit.OK, "A lease"); strings.Contains(r.out, "Please") {
