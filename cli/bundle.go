@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -86,20 +87,47 @@ func (a *app) bundle(ctx context.Context, l *link.Link, thread, run, to string, 
 	return nil
 }
 
-// saveFile writes a file that must not exist, and removes it if that fails.
+// saveFile writes a file that must not exist. It is written under another name, so that
+// a process that is killed leaves nothing in the way of the same command.
 func saveFile(name string, write func(io.Writer) error) (int64, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return 0, exit.Usage(fmt.Errorf("%s exists; choose another file", name))
+	exists := exit.Usage(fmt.Errorf("%s exists; choose another file", name))
+	if _, err := os.Lstat(name); err == nil {
+		return 0, exists
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return 0, err
 	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".part-*")
 	if err != nil {
 		return 0, err
 	}
+	defer os.Remove(f.Name())
 	err = errors.Join(write(f), f.Sync())
 	info, statErr := f.Stat()
-	if err = errors.Join(err, statErr, f.Close()); err != nil {
-		os.Remove(name)
-		return 0, fmt.Errorf("writing %s, which is removed: %w", name, err)
+	if err = errors.Join(err, statErr, f.Close()); err == nil {
+		err = putInPlace(f.Name(), name)
+	}
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return 0, exists
+	case err != nil:
+		return 0, fmt.Errorf("writing %s: %w", name, err)
 	}
 	return info.Size(), nil
+}
+
+// putInPlace gives a file its name, unless there is one of that name.
+func putInPlace(file, name string) error {
+	err := os.Link(file, name)
+	if err == nil || errors.Is(err, os.ErrExist) {
+		return err
+	}
+	// A file system without links. What is renamed replaces the empty file, not another.
+	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(claim.Close(), os.Rename(file, name)); err != nil {
+		os.Remove(name)
+	}
+	return err
 }
