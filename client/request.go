@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -206,9 +207,14 @@ func (c *Client) foreign(resp *http.Response) error {
 	e := &strangeError{status: resp.StatusCode}
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", e.status, http.StatusText(e.status)))
 	to, err := resp.Location()
+	tail := ", or has lost its answer; " + unsure
 	switch {
 	case e.status >= 300 && e.status < 400 && err == nil:
-		e.text = fmt.Sprintf("the server at %s answers %s and sends elsewhere, and has not carried it out: use the address %s://%s if that is right, or let the gateway pass on the API without a login", c.base.Host, status, to.Scheme, to.Host)
+		undone := ", and has not carried it out"
+		if tail = ""; !slices.Contains([]int{301, 302, 307, 308}, e.status) { // such as 303, which also follows success
+			undone, tail = "", "; "+unsure
+		}
+		e.text = fmt.Sprintf("the server at %s answers %s and sends elsewhere%s: use the address %s://%s if that is right, or let the gateway pass on the API without a login", c.base.Host, status, undone, to.Scheme, to.Host)
 	case e.status == http.StatusTooManyRequests:
 		e.text = fmt.Sprintf("the gateway at %s answers %s, and has not passed it on: try again later", c.base.Host, status)
 		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
@@ -219,8 +225,8 @@ func (c *Client) foreign(resp *http.Response) error {
 	default:
 		e.text = fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, status)
 	}
-	if e.status >= 500 && resp.Request.Method != http.MethodGet {
-		e.text += ", or has lost its answer; " + unsure
+	if (e.status >= 500 || e.status < 400) && resp.Request.Method != http.MethodGet {
+		e.text += tail
 	}
 	return e
 }

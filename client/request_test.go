@@ -279,6 +279,8 @@ func TestAnswersOfGateways(t *testing.T) {
 		maybe bool
 	}{
 		302: {"302 Found and sends elsewhere, and has not carried it out: use the address https://login.example", false},
+		303: {"303 See Other and sends elsewhere: use the address https://login.example", true},
+		308: {"308 Permanent Redirect and sends elsewhere, and has not carried it out", false},
 		429: {"429 Too Many Requests, and has not passed it on: try again later, in 7 s", false},
 		500: {"500 Internal Server Error, which is not Perdure's API", true},
 		504: {"504 Gateway Timeout: it does not reach the server", true},
