@@ -219,3 +219,39 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestDirFillsAnEmptyMark, which one that was killed has left on a file system without
+// links. All who do so at the same time get the same id, and so do those who come later.
+func TestDirFillsAnEmptyMark(t *testing.T) {
+	for range 20 {
+		path := t.TempDir()
+		if err := os.WriteFile(filepath.Join(path, archive.MarkFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open := func() archive.Identified {
+			p, err := archive.Dir(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.(archive.Identified)
+		}
+		var all [8]archive.Identified
+		for i := range all {
+			all[i] = open()
+		}
+		var marking sync.WaitGroup
+		for _, p := range all {
+			marking.Go(func() {
+				if err := p.Begin(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		marking.Wait()
+		for _, p := range append(all[:], open()) {
+			if p.ID() == "" || p.ID() != all[0].ID() {
+				t.Fatalf("the ids are %q and %q", all[0].ID(), p.ID())
+			}
+		}
+	}
+}

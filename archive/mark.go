@@ -33,10 +33,12 @@ func (d *dir) identify() (err error) {
 	return err
 }
 
-// readMark returns the id of the archive in the folder.
+// readMark returns the id of the archive in the folder: the first line of the mark, see
+// fillMark. It is "" while the mark is being written.
 func (d *dir) readMark() (string, error) {
 	data, err := os.ReadFile(filepath.Join(d.path, MarkFile))
-	return string(bytes.TrimSpace(data)), err
+	id, _, _ := bytes.Cut(bytes.TrimSpace(data), []byte("\n"))
+	return string(bytes.TrimSpace(id)), err
 }
 
 // writeMark marks the folder, unless another process does so at the same time.
@@ -46,19 +48,31 @@ func (d *dir) writeMark() error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(strings.ToLower(rand.Text()) + "\n")
+	id := strings.ToLower(rand.Text()) + "\n"
+	_, err = f.WriteString(id)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	mark := filepath.Join(d.path, MarkFile)
-	err = os.Link(f.Name(), mark) // it replaces none
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = os.Rename(f.Name(), mark) // a file system without links
+	if os.Link(f.Name(), mark) != nil { // it replaces none
+		err = fillMark(mark, id)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	return errors.Join(err, syncFolder(d.path))
+}
+
+// fillMark writes a mark that is missing or empty: on a file system without links, where
+// one that was killed may have left it so. Several may do so at once: each appends a line,
+// and the first counts.
+func fillMark(mark, id string) error {
+	f, err := os.OpenFile(mark, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
 		return err
 	}
-	return syncFolder(d.path)
+	info, err := f.Stat()
+	if err == nil && info.Size() == 0 {
+		_, err = f.WriteString(id)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // known returns the id of the archive that was opened. A folder that had none when it was
