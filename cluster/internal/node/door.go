@@ -101,11 +101,12 @@ const (
 // tell answers processes that ask who is missing, and nodes that ask whether this one has
 // room. It needs no quorum.
 func (n *Node) tell(key string) error {
-	nc, err := nats.Connect("", nats.InProcessServer(n.server), nats.NoReconnect(),
+	nc, err := nats.Connect("", nats.InProcessServer(n.server), nats.MaxReconnects(-1),
 		nats.Nkey(clientUser, func(nonce []byte) ([]byte, error) { return proof(key, nonce), nil }))
 	if err != nil {
 		return err
 	}
+	n.own = nc
 	_, err = nc.Subscribe(subject(n.config.Node), func(m *nats.Msg) {
 		gone, _ := errors.AsType[*MissingError](n.misses())
 		if data, err := json.Marshal(gone); err == nil {

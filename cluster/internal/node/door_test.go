@@ -81,6 +81,36 @@ func TestClientsComeBack(t *testing.T) {
 	write(t, s, 3)
 }
 
+// TestNodeAnswersAgain once the server has dropped its connections, as it does with a
+// client that is slow.
+func TestNodeAnswersAgain(t *testing.T) {
+	c := configs(t)[0]
+	n, d := start(t, c), &door{dir: c.Dir}
+	if d.ask(c.Node) == nil || d.room(c.Node) != hasRoom {
+		t.Fatal("the node does not answer")
+	}
+	clients, err := n.server.Connz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, client := range clients.Conns {
+		_ = n.server.DisconnectClientByID(client.Cid) // one that asked may be gone
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for d.ask(c.Node) == nil || d.room(c.Node) != hasRoom {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the node does not answer again")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	n.Stop()
+	if !n.own.IsClosed() {
+		t.Error("the node's connection outlives it")
+	}
+}
+
 // TestPortOfANodeThatIsDown lets another program listen there. What it hears does not
 // contain the key.
 func TestPortOfANodeThatIsDown(t *testing.T) {

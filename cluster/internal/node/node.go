@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // Config is how a node is started.
@@ -44,6 +45,7 @@ type Node struct {
 	system string // key of the system account
 	logger *logger
 	lock   *os.File
+	own    *nats.Conn  // see tell
 	asked  atomic.Bool // for its store
 	filled atomic.Bool // see behind
 }
@@ -115,6 +117,9 @@ func (n *Node) start() error {
 // there.
 func (n *Node) Stop() {
 	running.CompareAndDelete(n.config.Dir, n)
+	if n.own != nil {
+		n.own.Close() // or else it tries to connect again for ever
+	}
 	if n.server != nil {
 		n.server.Shutdown()
 		n.server.WaitForShutdown()
@@ -152,10 +157,16 @@ func (n *Node) misses() error {
 // behind reports whether the node has not fetched yet what it missed while it was away, or
 // all of it if its folder is new: the cluster cannot do without another node until it has.
 func (n *Node) behind() bool {
-	if !n.filled.Load() && n.server.Healthz(nil).Status == "ok" {
+	if !n.filled.Load() && n.holds() && n.server.Healthz(nil).Status == "ok" {
 		n.filled.Store(true)
 	}
 	return !n.filled.Load()
+}
+
+// holds reports whether the node has a copy of the store, which a new cluster has not yet.
+func (n *Node) holds() bool {
+	js, err := n.server.Jsz(nil)
+	return err == nil && js.Streams > 0
 }
 
 // nearlyAll is the part of its limit that a node has in use when it has no room: what
@@ -188,6 +199,7 @@ func (n *Node) Watch(ctx context.Context) {
 			n.logger.agree()
 			n.tidy(ctx)
 		}
+		n.behind() // remember that it was not, also if nobody asks
 		select {
 		case <-ctx.Done():
 			return

@@ -87,13 +87,21 @@ func TestStore(t *testing.T) {
 	}
 	s := openStore(t, nodes[0])
 	await(t, nodes[0], 0)
+	watch(t, nodes[0])
+	for !nodes[0].filled.Load() { // nobody but Watch asks
+		select {
+		case <-ctx.Done():
+			t.Fatal("the node does not notice that the cluster works")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	says, ok := store.As[interface{ Detail() string }](s)
 	if !ok || says.Detail() != "" {
 		t.Fatalf("while all nodes are here, the store says %v", says)
 	}
 	nodes[1].Stop()
 	await(t, nodes[0], 1)
-	if text := says.Detail(); !strings.Contains(text, "2 of 3") || !strings.Contains(text, nodes[1].config.Node) {
+	if text := says.Detail(); !strings.Contains(text, "2 of 3") || !strings.Contains(text, nodes[1].config.Node) || !strings.Contains(text, "elected a leader") {
 		t.Errorf("without %s the store says %q", nodes[1].config.Node, text)
 	}
 	for _, where := range []string{"this process", "another"} {
