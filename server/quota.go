@@ -159,13 +159,13 @@ func (l *load) Admit(ctx context.Context, g threads.Growth) error {
 	if l == nil || l.s.quotas == nil || !l.s.quotas.on() {
 		return nil
 	}
-	g.Thread, g.Run = g.Thread && !l.grown.Thread, g.Run && !l.grown.Run
-	if !g.Thread && !g.Run {
+	g.Thread, g.Run, g.Bytes = g.Thread && !l.grown.Thread, g.Run && !l.grown.Run, max(0, g.Bytes-l.grown.Bytes)
+	if g == (threads.Growth{}) {
 		return nil
 	}
-	bytes := int64(0) // of the input, state or export that comes with it
+	bytes := g.Bytes
 	if l.grown == (threads.Growth{}) {
-		bytes = l.bodyBytes()
+		bytes += l.bodyBytes() // of the input or state that comes with it
 	}
 	at, err := l.s.quotas.admit(ctx, l.tenant, g, bytes)
 	if err != nil {
@@ -175,18 +175,18 @@ func (l *load) Admit(ctx context.Context, g threads.Growth) error {
 	if g.Run {
 		l.admitted = at
 	}
-	l.grown.Thread, l.grown.Run = l.grown.Thread || g.Thread, l.grown.Run || g.Run
+	l.grown.Thread, l.grown.Run, l.grown.Bytes = l.grown.Thread || g.Thread, l.grown.Run || g.Run, l.grown.Bytes+g.Bytes
 	return nil
 }
 
 // settle says that what was admitted is in the store, or never will be.
 func (l *load) settle() {
 	g, q := l.grown, l.s.quotas
-	if l.settled || !g.Thread && !g.Run {
+	if l.settled || g == (threads.Growth{}) {
 		return
 	}
 	l.settled = true
-	sent := l.bodyBytes()
+	written := l.bodyBytes() + g.Bytes
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(l.tenant)
@@ -194,7 +194,7 @@ func (l *load) settle() {
 	if l.refused {
 		n = 0
 	}
-	a.writing, a.bytes = a.writing-l.reserved, a.bytes+n*sent
+	a.writing, a.bytes = a.writing-l.reserved, a.bytes+n*written
 	if g.Thread {
 		a.making, a.threads = a.making-1, a.threads+n
 	}
@@ -253,8 +253,8 @@ func (a *account) used() (threads, bytes int64) {
 	return threads, bytes
 }
 
-// reserve reserves bytes for an upload of a length, or of at most as many as it may
-// have if the length is not known (-1). It returns how many there may be, and a
+// reserve reserves bytes for an upload or import of a length, or of at most as many as
+// it may have if the length is not known (-1). It returns how many there may be, and a
 // function to call with how many were written.
 func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int64) (room int64, done func(written int64), err error) {
 	most := q.of(tenant).Bytes
@@ -281,7 +281,8 @@ func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int
 	}, nil
 }
 
-// overBytes returns the error for an upload that needs more than there is room for.
+// overBytes returns the error for an upload or import that needs more than there is
+// room for.
 func (q *quotas) overBytes(tenant string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

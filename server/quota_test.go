@@ -193,32 +193,69 @@ func TestQuotaOfBytes(t *testing.T) {
 	})
 }
 
-// TestQuotaOfBytesOfBodies: what starts and creations bring counts at once, not only when
-// the tenant is counted the next time.
+// TestQuotaOfBytesOfBodies: what starts, creations, imports and attached uploads bring
+// counts at once, not only when the tenant is counted the next time.
 func TestQuotaOfBytesOfBodies(t *testing.T) {
-	a, _ := nodes(t, memstore.New(), server.Quota{Bytes: 1 << 20}, testFlows()...)
+	const most = 1 << 20
 	big := strings.Repeat("x", 200_000)
-	for _, send := range []func(i int) *servertest.Reply{
-		func(i int) *servertest.Reply {
-			return a.Do("POST", fmt.Sprintf("/v1/threads/s%d/runs", i), `{"flow":"ask","input":"`+big+`"}`)
-		},
-		func(i int) *servertest.Reply {
-			return a.Do("POST", "/v1/threads", fmt.Sprintf(`{"id":"c%d","state":{"k":"%s"}}`, i, big))
-		},
-	} {
-		admitted := 0
-		for i := range 20 {
-			switch r := send(i); r.Status {
-			case 201, 202:
-				admitted++
-				defer a.Do("DELETE", "/v1/threads/"+servertest.Decode[struct{ Thread, ID string }](r, r.Status).Thread, "")
-			default:
-				over(r, "bytes", 1<<20, false)
+	exported := func(a *servertest.Site) string {
+		a.Token = "eve" // whose tenant has a quota of its own
+		a.Do("POST", "/v1/threads", `{"id":"big","state":{"k":"`+big+`"}}`).Want(201)
+		file := string(a.Do("GET", "/v1/threads/big/export", "").Want(200).Body) + "\n"
+		a.Token = "ann"
+		return file
+	}
+	for name, one := range map[string]struct {
+		fit  int // how many at most
+		send func(a *servertest.Site) func(i int) *servertest.Reply
+	}{
+		"starts": {6, func(a *servertest.Site) func(int) *servertest.Reply {
+			return func(i int) *servertest.Reply {
+				return a.Do("POST", fmt.Sprintf("/v1/threads/t%d/runs", i), `{"flow":"ask","input":"`+big+`"}`)
 			}
-		}
-		if admitted > 6 {
-			t.Errorf("%d requests of 200 kB each were admitted under a quota of 1 MiB", admitted)
-		}
+		}},
+		"creations": {6, func(a *servertest.Site) func(int) *servertest.Reply {
+			return func(i int) *servertest.Reply {
+				return a.Do("POST", "/v1/threads", fmt.Sprintf(`{"id":"t%d","state":{"k":"%s"}}`, i, big))
+			}
+		}},
+		"imports": {5, func(a *servertest.Site) func(int) *servertest.Reply {
+			file := exported(a)
+			return func(i int) *servertest.Reply {
+				return a.Do("POST", fmt.Sprintf("/v1/threads/import?as=t%d", i), file, "Content-Type", api.TypeLines)
+			}
+		}},
+		"imports of unknown length": {5, func(a *servertest.Site) func(int) *servertest.Reply {
+			file := exported(a)
+			return func(i int) *servertest.Reply {
+				r := servertest.Must(http.NewRequestWithContext(a.T.Context(), "POST", fmt.Sprintf("%s/v1/threads/import?as=t%d", a.URL, i), struct{ io.Reader }{strings.NewReader(file)}))(a.T)
+				r.Header.Set("Authorization", "Bearer ann")
+				r.Header.Set("Content-Type", api.TypeLines)
+				return servertest.ReplyOf(a.T, servertest.Must(http.DefaultClient.Do(r))(a.T))
+			}
+		}},
+		"starts with a file": {2, func(a *servertest.Site) func(int) *servertest.Reply {
+			u := uploaded(a, "a", "image/png", strings.Repeat("x", 400_000))
+			return func(i int) *servertest.Reply {
+				return a.Do("POST", fmt.Sprintf("/v1/threads/t%d/runs", i), `{"flow":"ask","input":"x","attach":["`+u.ID+`"]}`)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := nodes(t, memstore.New(), server.Quota{Bytes: most}, testFlows()...)
+			send := one.send(a)
+			admitted := 0
+			for i := range 30 {
+				if r := send(i); r.Status == 201 || r.Status == 202 {
+					admitted++
+				} else {
+					over(r, "bytes", most, false)
+				}
+			}
+			if admitted == 0 || admitted > one.fit {
+				t.Errorf("%d were admitted under a quota of 1 MiB, want at most %d", admitted, one.fit)
+			}
+		})
 	}
 }
 

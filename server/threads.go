@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -179,14 +180,21 @@ func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *Call, i
 	if err := checkMedia(r, api.TypeLines, api.TypeBytes); err != nil {
 		return err
 	}
-	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
-	id, err := c.Runtime.Import(r.Context(), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
+	if r.ContentLength > maxImport { // before any of it is read
+		return badBody(&http.MaxBytesError{Limit: maxImport})
+	}
+	body := &importBody{noted: noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}, c: c, length: r.ContentLength, room: maxImport}
+	defer body.settle(0)
+	id, err := c.Runtime.Import(threads.WithGuard(r.Context(), body), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
 	switch {
+	case body.read > body.room:
+		return s.quotas.overBytes(c.Who.Tenant)
 	case body.err != nil:
 		return badBody(body.err)
 	case err != nil:
 		return err
 	}
+	body.settle(body.read) // before the response, after which the caller may send more
 	t, err := c.Runtime.Get(r.Context(), id)
 	if err != nil {
 		return err
@@ -201,6 +209,48 @@ func keys(list string) []string {
 		return nil
 	}
 	return strings.Split(list, ",")
+}
+
+// importBody is the body of an import. What its tenant may have bounds it once the import
+// knows, from the first line, that it adds a thread.
+type importBody struct {
+	noted
+	c      *Call
+	length int64               // -1: not known
+	room   int64               // how many bytes it may have
+	read   int64               // how many it had so far
+	done   func(written int64) // nil: nothing is reserved
+}
+
+var _ threads.Guard = (*importBody)(nil)
+
+// Admit implements threads.Guard. It reserves room for the whole body.
+func (b *importBody) Admit(ctx context.Context, g threads.Growth) error {
+	err := b.c.load.Admit(ctx, g)
+	if err == nil && b.done == nil {
+		var room int64
+		if room, b.done, err = b.c.s.quotas.reserve(ctx, b.c.Who.Tenant, b.length, maxImport); err == nil {
+			b.room = room
+		}
+	}
+	return err
+}
+
+// Read implements io.Reader.
+func (b *importBody) Read(p []byte) (int, error) {
+	n, err := b.noted.Read(p)
+	if b.read += int64(n); b.read > b.room {
+		return 0, errors.New("the tenant has no room for the rest")
+	}
+	return n, err
+}
+
+// settle replaces what is reserved by what was written, once.
+func (b *importBody) settle(written int64) {
+	if b.done != nil {
+		b.done(written)
+		b.done = nil
+	}
 }
 
 // noted is a reader that keeps its error, other than the end.

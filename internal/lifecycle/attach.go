@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // MaxAttached is how many files one input, answer or signal may have.
@@ -28,8 +29,8 @@ func (a attached) same(n int, old []journal.Blob) bool {
 // attach copies uploads to a thread, for an entry that names them. It comes
 // before the entry, so an entry never names a file that is not there.
 func (r *Control) attach(ctx context.Context, name string, uploads []string) (files attached, err error) {
-	if len(uploads) > MaxAttached {
-		return files, fmt.Errorf("%w: there are %d files; the limit is %d", fault.ErrInvalid, len(uploads), MaxAttached)
+	if err := checkAttached(uploads); err != nil {
+		return files, err
 	}
 	for _, id := range uploads {
 		b, err := r.tenant.CopyUpload(ctx, id, name)
@@ -43,4 +44,32 @@ func (r *Control) attach(ctx context.Context, name string, uploads []string) (fi
 		files.blobs = append(files.blobs, b)
 	}
 	return files, nil
+}
+
+func checkAttached(uploads []string) error {
+	if len(uploads) > MaxAttached {
+		return fmt.Errorf("%w: there are %d files; the limit is %d", fault.ErrInvalid, len(uploads), MaxAttached)
+	}
+	return nil
+}
+
+// admit asks whether a start may add to its tenant, with the uploads that it attaches.
+// Those that are gone add nothing.
+func (r *Control) admit(ctx context.Context, g threads.Growth, uploads []string) error {
+	if threads.Guarded(ctx) {
+		if err := checkAttached(uploads); err != nil {
+			return err
+		}
+		for _, id := range uploads {
+			u, err := r.tenant.FindUpload(ctx, id)
+			if errors.Is(err, fault.ErrNoUpload) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			g.Bytes += u.File.Ref.Size
+		}
+	}
+	return threads.Admit(ctx, g)
 }

@@ -102,7 +102,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
 		name, cells, nameErr := r.prepare(ctx, s, known)
 		if nameErr == nil && cells != nil { // before anything of it is written
-			nameErr = threads.Admit(ctx, threads.Growth{Thread: true, Run: true})
+			nameErr = r.admit(ctx, threads.Growth{Thread: true, Run: true}, q.Attach)
 		}
 		if nameErr == nil && cells != nil && (!threads.IsSmall(in) || len(q.Attach) > 0) { // the thread must exist before its blobs, so that they can be found
 			cells = nil
@@ -213,7 +213,7 @@ func (r *Control) admitRun(ctx context.Context, name string, q StartRequest) err
 			return nil
 		}
 	}
-	return threads.Admit(ctx, threads.Growth{Run: true})
+	return r.admit(ctx, threads.Growth{Run: true}, q.Attach)
 }
 
 // newRun returns the body of the entry that queues a run. S is as in

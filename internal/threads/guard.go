@@ -4,8 +4,9 @@ import "context"
 
 // Growth is what a call is about to add to its tenant.
 type Growth struct {
-	Thread bool // a thread
-	Run    bool // a run
+	Thread bool  // a thread
+	Run    bool  // a run
+	Bytes  int64 // of files that are copied to a thread
 }
 
 // Guard decides whether a caller may add to its tenant. An error from it, which
