@@ -100,9 +100,14 @@ func (s *sending) close() {
 	}
 }
 
-// atMost calls what sends the rest. It has logged what could not be sent.
+// atMost calls what sends the rest, and waits no longer than maxSend: that may be
+// collecting from a store that does not answer, and does not look at its context then. It
+// has logged what could not be sent.
 func atMost(end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxSend)
-	defer cancel()
-	_ = end(ctx)
+	go func() {
+		defer cancel()
+		_ = end(ctx)
+	}()
+	<-ctx.Done()
 }

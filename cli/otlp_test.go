@@ -117,6 +117,15 @@ func TestTheLastMetricsAreTrue(t *testing.T) {
 	}
 }
 
+// A command does not wait for telemetry that does not heed its context.
+func TestTelemetryDoesNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalled := make(chan struct{})
+		atMost(func(context.Context) error { <-stalled; return nil })
+		close(stalled)
+	})
+}
+
 // stopAt is a handler of logs that calls a function at a message.
 type stopAt struct {
 	slog.Handler

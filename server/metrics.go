@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"runtime"
@@ -108,7 +109,9 @@ func (r scrape) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	n, err := s.counts.of(ctx, r.c)
 	if err != nil {
-		s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
+		if !errors.Is(err, store.ErrClosed) { // an exporter may still be at it when the process stops
+			s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
+		}
 		n = nil
 	}
 	kept, err := r.c.Runtime.Retention(ctx)

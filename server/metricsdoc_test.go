@@ -3,15 +3,19 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
@@ -128,5 +132,24 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if asked < 15 {
 		t.Errorf("the dashboard asks for only %d families", asked)
+	}
+}
+
+// An exporter that is still collecting when the process stops logs no error.
+func TestMetricsOfAClosedStore(t *testing.T) {
+	s := memstore.New()
+	rt, err := perdure.New(t.Context(), s, perdure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	api := server.New(rt, server.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(api.Collector())
+	if families, err := all.Gather(); err != nil || len(families) == 0 || strings.Contains(said.String(), "ERROR") {
+		t.Errorf("%d families, %v, and it logs %s", len(families), err, &said)
 	}
 }

@@ -3,6 +3,7 @@ package otlp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -107,9 +108,17 @@ type metricSender struct {
 	*outage
 }
 
-// Export implements sdkmetric.Exporter.
+// Export implements sdkmetric.Exporter. It is no fault of the collector if the process
+// stops, or has used up the time before there was something to send.
 func (s metricSender) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	return s.note(s.Exporter.Export(ctx, m))
+	if ctx.Err() != nil {
+		return nil
+	}
+	err := s.Exporter.Export(ctx, m)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return s.note(err)
 }
 
 type logSender struct {
