@@ -21,7 +21,7 @@ SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-em
 SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|SeedWasm|HostileModel|OfRandomFlows|UpToTheLimit
 SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./llm/llmtest ./perduretest ./server ./store/filestore ./store/kvstore
 
-PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./internal/proof ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
+PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
 
 # In CI, tests that cannot run fail, so what they need is built first.
 .PHONY: test
