@@ -24,9 +24,15 @@ SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./in
 PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
 
 # In CI, tests that cannot run fail, so what they need is built first.
-.PHONY: test
+.PHONY: test test-programs test-packages
 test: lint $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
-	$(SUM) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-packages
+
+# They mostly wait.
+test-programs:
+	$(SUM) -p 2 -short -vet=off -timeout 30m $(PROGRAMS)
+
+test-packages:
 	$(SUM) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
