@@ -334,7 +334,9 @@ func TestWorkflowRunsTheTargetsOfCI(t *testing.T) {
 	for _, m := range read("Makefile", `(?m)^(?:ci:|\t@\$\(MAKE\) --no-print-directory(?: -j 2 --output-sync=target)?)((?: [a-z-]+)+)(?: #.*)?$`) {
 		local = append(local, strings.Fields(string(m[1]))...)
 	}
-	local = slices.DeleteFunc(local, func(target string) bool { return strings.HasPrefix(target, "long-") || strings.HasPrefix(target, "test-") })
+	local = slices.DeleteFunc(local, func(target string) bool {
+		return strings.HasPrefix(target, "long-") || strings.HasPrefix(target, "test-")
+	})
 	workflow := strings.Split(string(read(".github/workflows/ci.yml", `(?m)^ +target: \[(.*)\]$`)[0][1]), ", ")
 	if !slices.Equal(local, workflow) {
 		t.Errorf("make ci runs %q, the workflow %q", local, workflow)
