@@ -23,9 +23,14 @@ SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./in
 
 PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
 
+# Whoever starts several of them at once builds it first: Go may write it while the other runs it.
+.PHONY: gotestsum
+gotestsum:
+	@$(GO) tool $(TOOLS) -n gotestsum >/dev/null
+
 # In CI, tests that cannot run fail, so what they need is built first.
 .PHONY: test test-programs test-packages
-test: lint $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
+test: lint gotestsum $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-packages
 
 # They mostly wait.
@@ -57,7 +62,7 @@ SWEEPS := CrashEverywhere|Survives?($$|ACrash)|TheSameAfterACrash|OfOneMessageSe
 STORES := LostAnswers|Start(OneThread|Crash)|CrashAtEachWrite|PowerCut|EachTwoCallsFail|WebInterface|ReconnectAtRandom|StalledPages|^Test(Store|Conformance(NoSync)?|Bouncer|Cluster|Server|EveryDriver)$$
 
 .PHONY: long long-proof long-rest
-long: ## the longer forms of kills, chaos, damage, sweeps and explorations, for an hour or two
+long: gotestsum ## the longer forms of kills, chaos, damage, sweeps and explorations, for an hour or two
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target long-proof long-rest
 
 # Its kills and takeovers mostly wait.
