@@ -28,6 +28,7 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/vault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -258,6 +259,9 @@ func (e *Eraser) dropExports(ctx context.Context, o *order, note func(name strin
 func (e *Eraser) exports(ctx context.Context, m threads.Mine) (names []string, err error) {
 	if e.place == nil {
 		return nil, nil
+	}
+	if err := vault.New(e.tenant, e.life, e.place).Mounted(ctx); err != nil {
+		return nil, err
 	}
 	for name, err := range e.place.List(ctx, "exports/", "") {
 		if err != nil {

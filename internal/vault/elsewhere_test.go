@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/archive"
@@ -114,7 +115,17 @@ func anotherArchive(t *testing.T, noted bool) {
 			mustArchive(t, k.Runtime, id)
 		}
 		mustRestore(t, k.Runtime, "b")
+		k.WaitForRun("f", k.StartOn("f", "echo", "x").ID, perdure.Succeeded)
+		mustArchive(t, k.Runtime, "f")
 		k.WaitForRun("d", k.StartOn("d", "echo", "x").ID, perdure.Succeeded)
+		k.WaitForRun("e", k.MustStart(perdure.StartRequest{Thread: "e", Flow: "echo", Input: "x", User: "eve"}).ID, perdure.Succeeded)
+		export, err := k.StartBulk(t.Context(), perdure.BulkRequest{Verb: perdure.BulkExport, Filter: perdure.ListOptions{User: "eve"}})
+		kit.NoErr(t, err)
+		for export.Done < 1 {
+			time.Sleep(time.Second)
+			export, err = k.Bulk(t.Context(), export.ID)
+			kit.NoErr(t, err)
+		}
 		k.Stop()
 		for cell, err := range s.List(t.Context(), "perdure/archive/", "") {
 			kit.NoErr(t, err)
@@ -131,14 +142,17 @@ func anotherArchive(t *testing.T, noted bool) {
 			for _, id := range []string{"a", "b"} { // which is in the archive, and back from it
 				kit.WantErr(t, "Erase", rt.Erase(t.Context(), id, perdure.EraseOptions{}), archive.ErrUnavailable)
 			}
-			_, err := rt.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
-			kit.WantErr(t, "EraseUser", err, archive.ErrUnavailable)
-			_, err = rt.UserReceipt(t.Context(), "ada")
-			kit.WantErr(t, "UserReceipt", err, perdure.ErrBusy)
+			for _, user := range []string{"ada", "eve"} { // who has an export there
+				_, err := rt.EraseUser(t.Context(), user, perdure.EraseUserOptions{})
+				kit.WantErr(t, "EraseUser", err, archive.ErrUnavailable)
+				_, err = rt.UserReceipt(t.Context(), user)
+				kit.WantErr(t, "UserReceipt", err, perdure.ErrBusy)
+			}
+			mustArchive(t, rt, "f") // which is there already
 		}
 		late := kit.Runtime(t, s, perdure.Options{Archive: open()}, flows()...) // it has never seen the disk
 		refused(late)
-		_, err := late.Archive(t.Context(), "d", perdure.Note{})
+		_, err = late.Archive(t.Context(), "d", perdure.Note{})
 		kit.WantErr(t, "Archive", err, archive.ErrUnavailable)
 		kit.NoErr(t, os.Remove(path)) // to which nothing was written
 		kit.NoErr(t, os.Mkdir(path, 0o700))
@@ -148,8 +162,11 @@ func anotherArchive(t *testing.T, noted bool) {
 		kit.NoErr(t, os.Remove(path)) // to which nothing was written
 		move(".disk", "")
 		rt := late // it need not be started again
-		_, err = rt.EraseUser(t.Context(), "ada", perdure.EraseUserOptions{})
-		kit.NoErr(t, err)
+		for _, user := range []string{"ada", "eve"} {
+			_, err = rt.EraseUser(t.Context(), user, perdure.EraseUserOptions{})
+			kit.NoErr(t, err)
+		}
+		kit.NoErr(t, rt.Erase(t.Context(), "f", perdure.EraseOptions{}))
 		for name, err := range p.List(t.Context(), "", "") {
 			t.Errorf("left: %s, %v", name, err)
 		}

@@ -67,9 +67,6 @@ func (v *Vault) Archive(ctx context.Context, id string, n lifecycle.Note) (*thre
 	if err == nil {
 		err = v.threads.CheckMoved(ctx)
 	}
-	if err == nil {
-		err = v.Begin(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +95,9 @@ func (v *Vault) archive(ctx context.Context, id string, n lifecycle.Note) (*thre
 	}
 	if err == nil {
 		err = fault.CheckSeq(o.Thread, id, n.IfSeq)
+	}
+	if err == nil {
+		err = v.Begin(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -239,11 +239,24 @@ func (v *Vault) Holds(ctx context.Context, a *threads.Archived, object string) (
 	return false, nil
 }
 
+// Late is a place that is opened when it is first needed.
+type Late interface {
+	public.Place
+	Place(ctx context.Context) (public.Place, error)
+}
+
 // Begin is called before anything is written to the place. The first time it notes in the
 // store which archive is at this URL. It returns an error if that is another one than what
 // is there now: its disk is probably not mounted.
 func (v *Vault) Begin(ctx context.Context) error {
-	place, ok := v.place.(public.Identified)
+	at := v.place
+	if late, ok := at.(Late); ok {
+		var err error
+		if at, err = late.Place(ctx); err != nil {
+			return err
+		}
+	}
+	place, ok := at.(public.Identified)
 	if !ok {
 		return nil
 	}
@@ -304,6 +317,19 @@ func (v *Vault) Known(ctx context.Context) (bool, error) {
 		err = fmt.Errorf("%w: this store has put threads in the archive %s, and what is there now is another one, or nothing: mount its disk; a copy of a folder needs the file %s of the original, with the text %s", public.ErrUnavailable, v.URL(), public.MarkFile, cell.Value)
 	}
 	return err == nil, err
+}
+
+// Mounted returns an error if there is another archive at the place's URL than the one that
+// the store has used, or none: what is not in it may be in that one.
+func (v *Vault) Mounted(ctx context.Context) error {
+	known, err := v.Known(ctx)
+	if place, ok := v.place.(public.Identified); err != nil || known || !ok || place.ID() != "" {
+		return err
+	}
+	if id, err := v.usedBefore(ctx); err != nil || id == "" {
+		return err
+	}
+	return fmt.Errorf("%w: this store has put threads in the archive %s, and there is none now: mount its disk", public.ErrUnavailable, v.URL())
 }
 
 // placeKey is the key of the cell with the id of the archive at the place's URL.

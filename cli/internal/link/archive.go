@@ -46,6 +46,7 @@ var (
 	_ archive.Place      = (*latePlace)(nil)
 	_ archive.Freezer    = (*latePlace)(nil)
 	_ archive.Identified = (*latePlace)(nil)
+	_ vault.Late         = (*latePlace)(nil)
 )
 
 // opened returns the place if it is open.
@@ -55,8 +56,8 @@ func (l *latePlace) opened() archive.Place {
 	return l.open
 }
 
-// place opens the place if it is not open. Calls do not wait for each other.
-func (l *latePlace) place(ctx context.Context) (archive.Place, error) {
+// Place opens the place if it is not open. Calls do not wait for each other.
+func (l *latePlace) Place(ctx context.Context) (archive.Place, error) {
 	if p := l.opened(); p != nil {
 		return p, nil
 	}
@@ -76,7 +77,7 @@ func (l *latePlace) place(ctx context.Context) (archive.Place, error) {
 }
 
 func (l *latePlace) Put(ctx context.Context, name string, r io.Reader) error {
-	p, err := l.place(ctx)
+	p, err := l.Place(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (l *latePlace) Put(ctx context.Context, name string, r io.Reader) error {
 }
 
 func (l *latePlace) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	p, err := l.place(ctx)
+	p, err := l.Place(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (l *latePlace) Get(ctx context.Context, name string) (io.ReadCloser, error)
 
 func (l *latePlace) List(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		p, err := l.place(ctx)
+		p, err := l.Place(ctx)
 		if err != nil {
 			yield("", err)
 			return
@@ -103,7 +104,7 @@ func (l *latePlace) List(ctx context.Context, prefix, after string) iter.Seq2[st
 }
 
 func (l *latePlace) Delete(ctx context.Context, name string) error {
-	p, err := l.place(ctx)
+	p, err := l.Place(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (l *latePlace) Delete(ctx context.Context, name string) error {
 }
 
 func (l *latePlace) Freeze(ctx context.Context, name string) error {
-	p, err := l.place(ctx)
+	p, err := l.Place(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (l *latePlace) ID() string {
 
 // Begin gives the place an id, if it can be opened.
 func (l *latePlace) Begin(ctx context.Context) error {
-	p, err := l.place(ctx)
+	p, err := l.Place(ctx)
 	if i, ok := p.(archive.Identified); ok {
 		return i.Begin(ctx)
 	}
