@@ -2,10 +2,13 @@ package natsstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,7 +77,8 @@ type Store struct {
 	news       news
 	batches    sync.Mutex // held while the messages of a batch are sent
 	link       link
-	answers    answers // to batches
+	answers    answers     // to batches
+	noAccount  atomic.Bool // the account may not be asked about
 
 	mu     sync.Mutex
 	closed bool
@@ -212,10 +216,15 @@ func (s *Store) usable(ctx context.Context) error {
 
 func (s *Store) subject(kind, name string) string { return s.prefix + "." + kind + "." + encode(name) }
 
-// asynchronous returns the last error that the connection met outside of a call.
+// asynchronous returns the last error that the connection met outside of a call, other
+// than the answer to a question that a store need not be allowed to ask.
 func (s *Store) asynchronous() error {
 	if s.nc == nil {
 		return nil
 	}
-	return s.nc.LastError()
+	err := s.nc.LastError()
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), accountInfo) {
+		return nil
+	}
+	return err
 }

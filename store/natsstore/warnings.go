@@ -2,10 +2,12 @@ package natsstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/perdure/perdure/store"
@@ -31,13 +33,17 @@ func (s *Store) Warnings(ctx context.Context) ([]store.Warning, error) {
 		return nil, s.failed(ctx, "read from", err)
 	}
 	account := &jetstream.AccountInfo{}
-	if s.denied(ctx, []string{accountInfo}, nil) == nil { // a store needs no right to ask for that
-		js, err := jetstream.New(s.nc)
-		if err == nil {
-			account, err = js.AccountInfo(call)
-		}
-		if err != nil {
-			return nil, s.failed(ctx, "read from", err)
+	if !s.noAccount.Load() { // a store needs no right to ask for that, and each refusal is in the server's log
+		if err := s.denied(ctx, []string{accountInfo}, nil); err != nil {
+			s.noAccount.Store(errors.Is(err, nats.ErrPermissionViolation))
+		} else {
+			js, err := jetstream.New(s.nc)
+			if err == nil {
+				account, err = js.AccountInfo(call)
+			}
+			if err != nil {
+				return nil, s.failed(ctx, "read from", err)
+			}
 		}
 	}
 	return append(s.down(info), s.crowds(info, account)...), nil

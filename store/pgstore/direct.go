@@ -13,21 +13,23 @@ import (
 // checkDirect returns an error if the direct URL cannot be used: nothing else would tell.
 // A server that does not answer there may do so later.
 func (s *Store) checkDirect(ctx context.Context, pooler, direct *pgx.ConnConfig) error {
-	through, err := s.whichDatabase(ctx, pooler)
-	if err != nil {
-		return s.failed("read from", err)
-	}
-	at, err := s.whichDatabase(ctx, direct)
-	if err != nil {
-		if err = s.failed("connect to", err); errors.Is(err, store.ErrUnavailable) {
+	for range 3 { // a server that is restarted between two questions is another one
+		through, err := s.whichDatabase(ctx, pooler)
+		if err != nil {
+			return s.failed("read from", err)
+		}
+		at, err := s.whichDatabase(ctx, direct)
+		if err != nil {
+			if err = s.failed("connect to", err); errors.Is(err, store.ErrUnavailable) {
+				return nil
+			}
+			return fmt.Errorf("the direct URL: %w", err)
+		}
+		if at == through {
 			return nil
 		}
-		return fmt.Errorf("the direct URL: %w", err)
 	}
-	if at != through {
-		return fmt.Errorf("%w: pgstore: the direct URL leads to another database or server than the pooler; it has to name the server behind the pooler, and the same database", store.ErrInvalid)
-	}
-	return nil
+	return fmt.Errorf("%w: pgstore: the direct URL leads to another database or server than the pooler; it has to name the server behind the pooler, and the same database", store.ErrInvalid)
 }
 
 // whichDatabase returns a text that no other database has, nor that of another server.

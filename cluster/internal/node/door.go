@@ -101,7 +101,7 @@ const (
 // tell answers processes that ask who is missing, and nodes that ask whether this one has
 // room. It needs no quorum.
 func (n *Node) tell(key string) error {
-	nc, err := nats.Connect("", nats.InProcessServer(n.server), nats.MaxReconnects(-1),
+	nc, err := nats.Connect("", nats.InProcessServer(n.server), nats.MaxReconnects(-1), nats.Timeout(10*time.Second),
 		nats.Nkey(clientUser, func(nonce []byte) ([]byte, error) { return proof(key, nonce), nil }))
 	if err != nil {
 		return err
