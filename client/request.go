@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -73,6 +74,9 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			return nil, fmt.Errorf("client: %s: %w", q.op.Name, err)
 		}
 		r.Header = header.Clone()
+		if known, ok := body.(*lent); ok {
+			r.ContentLength = known.length
+		}
 		resp, err := c.http.Do(r)
 		again := false
 		switch {
@@ -277,4 +281,33 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 		path += "?" + query.Encode()
 	}
 	return path, header, nil
+}
+
+// lent is a body that the caller closes, and whose length the server is told if it is
+// known: a quota of bytes has to have room for as much.
+type lent struct {
+	io.Reader
+	length int64 // -1: not known
+}
+
+// lend returns the body of a request.
+func lend(r io.Reader) *lent {
+	switch at := r.(type) {
+	case *bytes.Buffer:
+		return &lent{r, int64(at.Len())}
+	case *bytes.Reader:
+		return &lent{r, int64(at.Len())}
+	case *strings.Reader:
+		return &lent{r, int64(at.Len())}
+	case *os.File:
+		info, err := at.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			break
+		}
+		if begin, err := at.Seek(0, io.SeekCurrent); err == nil && begin < info.Size() {
+			left := info.Size() - begin
+			return &lent{io.LimitReader(r, left), left} // it may grow meanwhile
+		}
+	}
+	return &lent{r, -1}
 }

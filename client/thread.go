@@ -133,8 +133,7 @@ func download[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], i
 
 // Import creates a thread from an export and returns its id.
 func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptions) (string, error) {
-	// The caller still has to close the reader if it can be closed.
-	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As, Trust: strings.Join(o.Trust, ",")}, struct{ io.Reader }{rd})
+	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As, Trust: strings.Join(o.Trust, ",")}, lend(rd))
 	if err != nil {
 		return "", err
 	}

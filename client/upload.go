@@ -19,8 +19,7 @@ func (c *Client) Upload(ctx context.Context, body io.Reader, q perdure.UploadReq
 	if len(q.SHA256) > 0 {
 		in.Digest = "sha-256=:" + base64.StdEncoding.EncodeToString(q.SHA256) + ":"
 	}
-	// The caller still has to close the reader if it can be closed.
-	answer, err := Open(ctx, c, api.UploadsCreate, in, struct{ io.Reader }{body})
+	answer, err := Open(ctx, c, api.UploadsCreate, in, lend(body))
 	if err != nil {
 		return nil, err
 	}

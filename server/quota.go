@@ -152,6 +152,15 @@ func (a *account) refuse(name string, limit int64, retry time.Duration) error {
 	return &perdure.QuotaError{Quota: name, Limit: limit, Retry: retry, Help: helps[name]}
 }
 
+// refuseBytes refuses bytes. There may be room soon if there is but for what other requests
+// may still write.
+func (a *account) refuseBytes(soon bool, limit int64) error {
+	if soon {
+		return a.refuse("bytes", limit, time.Second)
+	}
+	return a.refuse("bytes", limit, 0)
+}
+
 var _ threads.Guard = (*load)(nil)
 
 // Admit implements threads.Guard for the caller's tenant.
@@ -167,7 +176,7 @@ func (l *load) Admit(ctx context.Context, g threads.Growth) error {
 	if l.grown == (threads.Growth{}) {
 		bytes += l.bodyBytes() // of the input or state that comes with it
 	}
-	at, err := l.s.quotas.admit(ctx, l.tenant, g, bytes)
+	at, err := l.s.quotas.admit(ctx, l.tenant, g, bytes, l.reserved)
 	if err != nil {
 		return err
 	}
@@ -205,8 +214,8 @@ func (l *load) settle() {
 }
 
 // admit counts what a request is about to add, of which so many bytes are known, and
-// returns when it did, or refuses it.
-func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, size int64) (at time.Time, err error) {
+// returns when it did, or refuses it. The request has reserved some before.
+func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, size, reserved int64) (at time.Time, err error) {
 	most := q.of(tenant)
 	if most.Threads > 0 && g.Thread || most.Bytes > 0 {
 		q.await(ctx, tenant, func(threads, bytes int64) bool {
@@ -227,7 +236,7 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, siz
 	case g.Thread && most.Threads > 0 && threads >= most.Threads:
 		return at, a.refuse("threads", most.Threads, 0)
 	case most.Bytes > 0 && bytes >= most.Bytes:
-		return at, a.refuse("bytes", most.Bytes, 0)
+		return at, a.refuseBytes(bytes-(a.writing-reserved) < most.Bytes, most.Bytes)
 	case g.Run && most.Runs > 0 && busy >= most.Runs:
 		return at, a.refuse("runs", most.Runs, time.Second)
 	case g.Run && most.Starts > 0 && a.starts.sum(now)+others.starts.sum(now) >= most.Starts:
@@ -267,7 +276,7 @@ func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int
 	a := q.account(tenant)
 	_, bytes := a.used()
 	if room = min(largest, most-bytes); most-bytes < threads.LeastUpload || length > room {
-		return 0, nil, a.refuse("bytes", most, 0)
+		return 0, nil, a.refuseBytes(bytes-a.writing+max(length, threads.LeastUpload) <= most, most)
 	}
 	if length >= 0 {
 		room = length

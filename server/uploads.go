@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -57,7 +58,8 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 		return err
 	}
 	written := int64(0)
-	defer func() { done(written) }()
+	settle := sync.OnceFunc(func() { done(written) })
+	defer settle()
 	if err := c.load.body(store.MaxEntry); err != nil {
 		return err
 	}
@@ -73,6 +75,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request, c *Call, i
 		return err
 	}
 	written = max(u.Size, threads.LeastUpload)
+	settle() // before the response, after which the caller may send more
 	return c.sendOrReceipt(w, api.UploadsCreate.Status, u)
 }
 
