@@ -77,7 +77,7 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string, weaker bool) e
 	}
 	defer to.Close()
 	last := time.Now()
-	report, err := migrate.Run(ctx, from, to, migrate.Options{To: link.WithoutPassword(toURL), Progress: func(p migrate.Progress) {
+	report, err := migrate.Run(ctx, from, to, migrate.Options{To: link.StoreName(toURL), Progress: func(p migrate.Progress) {
 		if time.Since(last) < time.Second {
 			return
 		}
@@ -105,7 +105,7 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string, weaker bool) e
 		return nil
 	}
 	a.term.Printf("Moved to %s and verified: %s, %d entries, %d cells, %d bytes.\n",
-		safe.Line(report.To), terminal.Count(report.Threads, "thread", "threads"), report.Entries, report.Cells, report.Bytes)
+		safe.Line(link.WithoutPassword(toURL)), terminal.Count(report.Threads, "thread", "threads"), report.Entries, report.Cells, report.Bytes)
 	if report.Hints > 0 {
 		a.term.Printf("%s for a worker of the new store.\n", terminal.Count(report.Hints, "thread waits", "threads wait"))
 	}

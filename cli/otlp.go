@@ -33,6 +33,7 @@ type sending struct {
 	log                 *slog.Logger // of the command
 	metrics             *server.Metrics
 	options             telemetry.Options
+	waited              time.Duration // at the end, for what was left to send
 }
 
 // open begins to send, if the flags or the environment say so.
@@ -67,7 +68,7 @@ func (s *sending) collect(ctx context.Context, from prometheus.Collector) (stop 
 		return func() {}, nil
 	}
 	end, err := telemetry.SendMetrics(ctx, s.options, from)
-	return func() { atMost(end) }, err
+	return func() { s.atMost(end) }, err
 }
 
 // observer returns the observer of a worker, which logs its transitions.
@@ -91,20 +92,22 @@ func (s *sending) serves(o *server.Options) {
 	}
 }
 
-// maxSend is how long the end of a command waits until everything has been sent.
+// maxSend is how long the end of a command waits in all until everything has been sent.
 const maxSend = 2 * time.Second
 
 func (s *sending) close() {
 	if s.Telemetry != nil {
-		atMost(s.Shutdown)
+		s.atMost(s.Shutdown)
 	}
 }
 
-// atMost calls what sends the rest, and waits no longer than maxSend: that may be
+// atMost calls what sends the rest, and waits no longer than what is left of maxSend: that may be
 // collecting from a store that does not answer, and does not look at its context then. It
 // has logged what could not be sent.
-func atMost(end func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), maxSend)
+func (s *sending) atMost(end func(context.Context) error) {
+	began := time.Now()
+	defer func() { s.waited += time.Since(began) }()
+	ctx, cancel := context.WithTimeout(context.Background(), maxSend-s.waited)
 	go func() {
 		defer cancel()
 		_ = end(ctx)

@@ -117,11 +117,17 @@ func TestTheLastMetricsAreTrue(t *testing.T) {
 	}
 }
 
-// A command does not wait for telemetry that does not heed its context.
+// A command does not wait for telemetry that does not heed its context, and for all of it
+// not longer than for one.
 func TestTelemetryDoesNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stalled := make(chan struct{})
-		atMost(func(context.Context) error { <-stalled; return nil })
+		stalled, s, began := make(chan struct{}), new(sending), time.Now()
+		for range 2 {
+			s.atMost(func(context.Context) error { <-stalled; return nil })
+		}
+		if waited := time.Since(began); waited != maxSend {
+			t.Errorf("it waits for %v", waited)
+		}
 		close(stalled)
 	})
 }

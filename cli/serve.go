@@ -389,14 +389,15 @@ address may read /metrics there.`,
 				return untilStopped(c.Context(), err)
 			}
 			defer closeStore()
-			if metrics != "" {
-				stop, err := a.serveMetrics(c.Context(), metrics, sent.metrics.Handler(rt))
-				if err != nil {
-					return err
-				}
-				defer stop()
-			}
 			if sent.metrics != nil {
+				shown := sent.metrics.Handler(rt) // which begins rare counters at zero
+				if metrics != "" {
+					stop, err := a.serveMetrics(c.Context(), metrics, shown)
+					if err != nil {
+						return err
+					}
+					defer stop()
+				}
 				stopMetrics, err := sent.collect(c.Context(), sent.metrics)
 				if err != nil {
 					return err

@@ -62,11 +62,16 @@ func (t *Telemetry) Flush(ctx context.Context) error { return t.provider.ForceFl
 // Shutdown sends the spans that have ended, and ends. Runs can go on; they are no longer
 // traced.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() { // beside the spans: neither waits for the other if nobody takes them
+		if t.opts.Closing == nil {
+			closed <- nil
+			return
+		}
+		closed <- t.opts.Closing(ctx)
+	}()
 	err := t.provider.Shutdown(ctx)
-	if t.opts.Closing != nil {
-		err = cmp.Or(err, t.opts.Closing(ctx))
-	}
-	return err
+	return cmp.Or(err, <-closed)
 }
 
 // methods are those that name a span.

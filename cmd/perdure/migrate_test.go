@@ -87,8 +87,8 @@ func TestMigrateIsKilled(t *testing.T) {
 				}
 				launch(t, dir, []string{beHostile + "=1"}, "cancel", id, "--store", to).ends(0)
 				launch(t, dir, []string{beHostile + "=1"}, "cancel", id, "--store", from).ends(5)
-				if moved := show(from, id).Moved; moved != withoutPassword(t, to) {
-					t.Errorf("the source says of %s that it moved to %q, want %s", id, moved, to)
+				if moved := show(from, id).Moved; moved != location(t, to) {
+					t.Errorf("the source says of %s that it moved to %q, want %s", id, moved, location(t, to))
 				}
 			}
 			server, address := serve(t, dir, "--store", to)
@@ -112,15 +112,20 @@ func TestMigrateIsKilled(t *testing.T) {
 	}
 }
 
-// withoutPassword is the URL of a store as others may paste it.
-func withoutPassword(t *testing.T, store string) string {
+// location is the URL of a store without its user and options, which are nothing for
+// those who may see its threads.
+func location(t *testing.T, store string) string {
 	u, err := url.Parse(store)
 	kit.NoErr(t, err)
-	if _, has := u.User.Password(); has {
-		u.User = url.User(u.User.Username())
-		return u.String()
+	if u.User == nil && u.RawQuery == "" {
+		return store
 	}
-	return store
+	kept := url.Values{}
+	if schema := u.Query().Get("schema"); schema != "" {
+		kept.Set("schema", schema)
+	}
+	u.User, u.RawQuery = nil, kept.Encode()
+	return u.String()
 }
 
 // TestMigrateIsKilledWaiting kills the command while it waits for a transaction in

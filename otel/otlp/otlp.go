@@ -68,7 +68,7 @@ func New(ctx context.Context, o Options) (*otel.Telemetry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := checkEnvironment(o.Logger); err != nil {
+	if err := o.checkEnvironment(); err != nil {
 		return nil, err
 	}
 	var to []otlptracehttp.Option
@@ -140,8 +140,12 @@ func parseBase(text string) (*url.URL, error) {
 var samplers = []string{"", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
 
 // checkEnvironment reports variables that OpenTelemetry would ignore without a word.
-func checkEnvironment(log *slog.Logger) error {
+func (o *Options) checkEnvironment() error {
+	log := o.Logger
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if strings.Contains(name, "LOGS") && !o.sends("LOGS") || strings.Contains(name, "METRICS") && !o.sends("METRICS") || o.URL != "" {
+			continue // it does not count
+		}
 		if text := os.Getenv(name); text != "" {
 			parse := parseURL
 			if name == "OTEL_EXPORTER_OTLP_ENDPOINT" {

@@ -148,8 +148,14 @@ var advice = map[string]string{
 func failure(ctx context.Context, err error) *mcp.CallToolResult {
 	p, known := errors.AsType[*api.Problem](err)
 	if !known {
+		op, _ := errors.AsType[*net.OpError](err)
+		dialing := op != nil && op.Op == "dial"
 		switch p = api.ProblemOf(err); {
-		case errors.Is(context.Cause(ctx), errSilent), ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(context.Cause(ctx), errNobody):
+			q := *api.ProblemOf(store.ErrUnavailable)
+			q.Detail = fmt.Sprintf("%v; nothing was sent", errNobody)
+			p = &q
+		case errors.Is(context.Cause(ctx), errSilent), ctx.Err() == nil && !dialing && errors.Is(err, context.DeadlineExceeded):
 			q := *api.ProblemOf(store.ErrUnavailable)
 			q.Detail = fmt.Sprintf("%v; if the call changes something, that may happen later or have happened; repeating it with the same idempotency_key is safe, and without one look first whether it did", errSilent)
 			p = &q

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -153,6 +155,9 @@ func (s *local) upToDate(next mcp.MethodHandler) mcp.MethodHandler {
 // errSilent: the server does not even say that it is there.
 var errSilent = errors.New("the server takes connections and says nothing; it, or the machine it is on, may be frozen")
 
+// errNobody: nothing takes connections, and nothing refuses them.
+var errNobody = errors.New("nothing answers at the address of the server; it, or the network, may be down")
+
 // silence is how long a server may say nothing before it is asked whether it is there, and
 // then until it says so.
 var silence = 5 * time.Second
@@ -166,10 +171,16 @@ func (s *local) attend(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		ctx, giveUp := context.WithCancelCause(ctx)
 		defer giveUp(nil)
+		var sent atomic.Bool
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 		go func() {
 			for s.isThere(ctx) {
 			}
-			giveUp(errSilent)
+			if sent.Load() {
+				giveUp(errSilent)
+			} else {
+				giveUp(errNobody)
+			}
 		}()
 		return next(ctx, method, q)
 	}

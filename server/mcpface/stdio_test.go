@@ -3,8 +3,10 @@ package mcpface_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -92,21 +94,35 @@ func TestSilentServer(t *testing.T) {
 	if got := say(t, gate.URL, client.Options{}, list); !strings.Contains(got, `"threads"`) {
 		t.Errorf("a slow server: %s", got)
 	}
-	c := servertest.Must(client.New(gate.URL, client.Options{}))(t)
-	in, write := io.Pipe()
-	read, out := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{}) }()
-	answers := bufio.NewReader(read)
-	servertest.Must(io.WriteString(write, hello))(t)
-	servertest.Must(answers.ReadString('\n'))(t)
-	frozen.Store(true)
-	servertest.Must(io.WriteString(write, list))(t)
-	if got := servertest.Must(answers.ReadString('\n'))(t); !strings.Contains(got, "unavailable (503)") || !strings.Contains(got, "says nothing") {
-		t.Errorf("a frozen server: %s", got)
+	var dark atomic.Bool
+	wire := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dark.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	for _, away := range []struct {
+		flag *atomic.Bool
+		says string
+	}{{&dark, "nothing answers at the address of the server; it, or the network, may be down; nothing was sent"}, {&frozen, "says nothing"}} {
+		c := servertest.Must(client.New(gate.URL, client.Options{HTTP: &http.Client{Transport: wire}}))(t)
+		in, write := io.Pipe()
+		read, out := io.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- mcpface.ServeIO(t.Context(), c, in, out, mcpface.Options{}) }()
+		answers := bufio.NewReader(read)
+		servertest.Must(io.WriteString(write, hello))(t)
+		servertest.Must(answers.ReadString('\n'))(t)
+		away.flag.Store(true)
+		servertest.Must(io.WriteString(write, list))(t)
+		if got := servertest.Must(answers.ReadString('\n'))(t); !strings.Contains(got, "unavailable (503)") || !strings.Contains(got, away.says) {
+			t.Errorf("a server that %s: %s", away.says, got)
+		}
+		servertest.Check(t, write.Close())
+		servertest.Check(t, <-done)
+		dark.Store(false)
 	}
-	servertest.Check(t, write.Close())
-	servertest.Check(t, <-done)
 }
 
 // A server that comes after the session has begun is not unknown before, and its flows

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	neturl "net/url"
 	"os"
 	"path/filepath"
@@ -439,6 +440,11 @@ func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 		return t.RoundTripper.RoundTrip(r)
 	}
 	ctx, giveUp := context.WithCancelCause(r.Context())
+	var dialed, sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		ConnectDone: func(_, _ string, err error) { dialed.Store(dialed.Load() || err == nil) },
+		GotConn:     func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
 	timer := time.AfterFunc(t.patience[0], func() {
 		if t.asked.Swap(true) {
 			return
@@ -446,11 +452,11 @@ func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 		probe, cancel := context.WithTimeout(ctx, t.patience[1])
 		defer cancel()
 		if !t.probe(probe) {
-			why := errors.New("it says nothing")
-			if r.Method != http.MethodGet {
-				why = errors.New("it says nothing, and may carry out later what it was asked for")
+			why := "it says nothing"
+			if sent.Load() && r.Method != http.MethodGet {
+				why += ", and may carry out later what it was asked for"
 			}
-			giveUp(why)
+			giveUp(errors.New(why))
 		}
 	})
 	defer timer.Stop()
@@ -460,6 +466,8 @@ func (t *serverTransport) roundTrip(r *http.Request) (*http.Response, error) {
 	case err == nil:
 		t.reached.Store(true)
 	case r.Context().Err() != nil, errors.As(err, &op) && op.Op == "dial":
+	case ctx.Err() != nil && !dialed.Load() && !sent.Load():
+		err = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("nothing there answers")}
 	case ctx.Err() != nil:
 		err = &noServerError{context.Cause(ctx)}
 	default:

@@ -3,7 +3,11 @@ package link
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/store"
 )
@@ -44,5 +48,25 @@ func TestOpenURLCreatesNothing(t *testing.T) {
 				t.Errorf("with create %t, %s is opened as %s", create, url, got)
 			}
 		}
+	}
+}
+
+// TestNothingAnswers: a request that found nobody to send it to has no effect later, and
+// its error does not say that it may.
+func TestNothingAnswers(t *testing.T) {
+	s := new(Connector).newServerTransport()
+	s.patience = [2]time.Duration{1, 1}
+	s.probe = func(context.Context) bool { return false }
+	s.RoundTripper = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1/v1/runs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.RoundTrip(r)
+	if op := (*net.OpError)(nil); !errors.As(err, &op) || op.Op != "dial" || !strings.Contains(err.Error(), "nothing there answers") || strings.Contains(err.Error(), "may carry out") {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package link
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/perdure/perdure/internal/safe"
 )
 
 // outage is how long a store takes no writes before the person is told. Commands that do
@@ -18,7 +20,7 @@ func (c *Connector) tellOutage() func(error) {
 		case err != nil:
 			wait = time.AfterFunc(outage, func() {
 				told.Store(true)
-				c.Hint("the store takes no writes, and runs wait until it does; Ctrl-C ends that: %v", err)
+				c.Hint("the store takes no writes, and runs wait until it does; Ctrl-C ends that: %s", safe.Line(err.Error()))
 			})
 		case !wait.Stop() && told.Swap(false):
 			c.Hint("the store takes writes again")
