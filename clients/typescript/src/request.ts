@@ -76,13 +76,17 @@ export class Sender {
     const { token, cookies, headers, fetch = globalThis.fetch } = this.options;
     for (let renewed = false; ; renewed = true) {
       const used = token === undefined ? undefined : (this.token ??= Promise.resolve().then(() => (typeof token === "string" ? token : token())));
-      const text = await used?.catch((error: unknown) => {
+      const given = await used?.catch((error: unknown) => {
         this.forget(used);
         throw new Problem("token", 0, { title: "no token", detail: String(error) });
       });
+      const text = given?.trim();
       const all = new Headers(headers);
       new Headers(init.headers).forEach((value, name) => all.set(name, value));
-      if (/[^ -~\x80-\xff]/.test(text ?? "")) throw new TypeError("perdure: a header cannot carry the token"); // without it: it is secret
+      if (/[^ -~\x80-\xff]/.test(text ?? "")) {
+        this.forget(used);
+        throw new TypeError("perdure: a header cannot carry the token"); // without it: it is secret
+      }
       if (text !== undefined) all.set("Authorization", `Bearer ${text}`);
       if (cookies) all.set("Perdure-Console", "1");
       let response: Response;

@@ -2,7 +2,7 @@ import type { Perdure, StartOptions } from "./client.js";
 import { Live, type LiveStep } from "./live.js";
 import { Problem, type Schemas } from "./problem.js";
 import { newId } from "./request.js";
-import { type Connection, passes, type ThreadEvent } from "./stream.js";
+import { type Connection, lasting, passes, type ThreadEvent } from "./stream.js";
 import { type Attempts, backOff, pause } from "./wait.js";
 
 type Rec = Schemas["Record"];
@@ -35,7 +35,7 @@ export interface ThreadView {
   /** What the thread's runs ask people. */
   readonly asks: readonly Schemas["AskInfo"][];
   readonly connection: Connection;
-  /** Why the thread is no longer followed. */
+  /** Why the thread is no longer followed; unless `connection` is `ended`, what keeps it from being read, which is tried on. */
   readonly problem?: Problem;
 }
 
@@ -177,7 +177,7 @@ export class ThreadStore {
           return false;
         }
         if (!passes(error) || failures >= maxAttempts) throw error;
-        this.change({ connection: "lost" });
+        this.change({ connection: "lost", problem: lasting(error) });
         await pause(backOff(failures++, delayMs), signal);
       }
     }
@@ -185,8 +185,8 @@ export class ThreadStore {
 
   /** Follows the thread until its past changes. */
   private async follow(after: string, signal: AbortSignal) {
-    const onConnection = (connection: Connection) => {
-      if (!signal.aborted && connection !== "ended") this.change({ connection });
+    const onConnection = (connection: Connection, problem?: Problem) => {
+      if (!signal.aborted && connection !== "ended") this.change({ connection, problem });
     };
     for await (const { event, delta } of this.client.follow(this.id, { ...this.options, after, signal, onConnection })) {
       if (delta && this.live.add(delta)) this.soon();
@@ -209,21 +209,29 @@ export class ThreadStore {
 
   private async reread() {
     this.refreshing = true;
-    while (this.stale && this.stop) {
+    for (let failures = 0; this.stale && this.stop; ) {
       const { signal } = this.stop;
       try {
         await pause(20, signal);
         this.stale = false;
         const read = await this.client.thread(this.id, { signal });
         if (signal.aborted) continue;
+        if (failures) this.tell(undefined);
+        failures = 0;
         this.accept(read);
       } catch (error) {
         if (signal.aborted) continue;
         if (!(error instanceof Problem) || !passes(error)) return; // the stream says why
         this.stale = true;
-        await pause(1000, signal).catch(() => {});
+        this.tell(lasting(error));
+        await pause(backOff(failures++, this.options.resume?.delayMs ?? 1000), signal).catch(() => {});
       }
     }
+  }
+
+  /** Says what keeps the thread from being read, unless something has ended that for good. */
+  private tell(problem: Problem | undefined) {
+    if (this.view.connection !== "ended") this.change({ problem });
   }
 
   /** Takes what was read, unless something later is known, or it is from another life. */

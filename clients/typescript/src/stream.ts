@@ -56,7 +56,8 @@ export interface StreamOptions {
   signal?: AbortSignal;
   /** How often to reconnect; by default what the client says. */
   resume?: Attempts;
-  onConnection?: (connection: Connection) => void;
+  /** Hears what the connection does, and with `lost` what does not pass by itself, such as a gateway that wants a login. */
+  onConnection?: (connection: Connection, problem?: Problem) => void;
 }
 
 const silence = 40_000; // the server says something every 15 seconds
@@ -64,6 +65,9 @@ const steady = 10_000; // a connection that has lasted as long is good
 
 /** Whether trying again may help a reader. What stands before a server that restarts may say anything. */
 export const passes = ({ status, type }: Problem) => type === "gateway" || status < 400 || status === 408 || status === 429 || status >= 500;
+
+/** The problem, if only a person may end it. */
+export const lasting = (problem: Problem) => (problem.type === "gateway" || problem.type === "token" ? problem : undefined);
 
 /**
  * Yields the blocks of an event stream, all that have come at a time, and reconnects after the last
@@ -73,8 +77,9 @@ export const passes = ({ status, type }: Problem) => type === "gateway" || statu
 export async function* blocks(sender: Sender, path: string, last: string | undefined, o: StreamOptions = {}): AsyncGenerator<Block[], void> {
   const { maxAttempts = Number.POSITIVE_INFINITY, delayMs } = { ...sender.options.resume, ...o.resume };
   let told: Connection | undefined;
-  const tell = (now: Connection) => {
-    if (now !== told) o.onConnection?.((told = now));
+  let why: Problem | undefined;
+  const tell = (now: Connection, problem?: Problem) => {
+    if (now !== told || problem !== why) o.onConnection?.((told = now), (why = problem));
   };
   let wait = 1000;
   let failures = 0;
@@ -121,7 +126,7 @@ export async function* blocks(sender: Sender, path: string, last: string | undef
       }
       if (o.signal?.aborted) throw o.signal.reason;
       if (failures >= maxAttempts) throw problem;
-      tell("lost");
+      tell("lost", lasting(problem));
       await pause(Math.max(backOff(failures++, delayMs ?? wait), problem.retryAfterMs ?? 0), o.signal);
     }
   } finally {

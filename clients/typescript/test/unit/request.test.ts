@@ -218,3 +218,13 @@ test("JSON can be read exactly, and a client needs an address", async () => {
   expect(await client.thread("t")).toEqual({ text: '{"n":1}' });
   expect(() => new Perdure()).toThrow("url");
 });
+
+test("what is around a token does not count, and a function that gave rubbish is asked again", async () => {
+  const given = ["<html>\u2026", "good\n"];
+  const { fetch, seen } = fake(() => json({}));
+  const client = new Perdure({ url, fetch, token: () => given.shift()! });
+  await expect(client.thread("t")).rejects.toThrow(TypeError);
+  await client.thread("t");
+  await new Perdure({ url, fetch, token: " fixed\r\n" }).thread("t");
+  expect(seen.map((one) => one.headers.authorization)).toEqual(["Bearer good", "Bearer fixed"]);
+});

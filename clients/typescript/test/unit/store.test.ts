@@ -88,3 +88,27 @@ test("resume says how often a thread is tried, at first and later", async () => 
   expect((await until(store, (view) => view.problem)).problem).toMatchObject({ type: "offline" });
   expect(seen).toHaveLength(3);
 });
+
+test("a gateway that refuses for good is told while it is tried on, and no longer once the thread is read", async () => {
+  let login = true;
+  let open = stream();
+  const { fetch } = fake(({ path }) => {
+    if (login) return new Response("<html>log in", { status: 403 });
+    if (path.includes("/events")) return (open = stream("retry: 1\n\n")).response;
+    return json(path.endsWith("/messages") ? { seq: 1, messages: [] } : { id: "t", seq: 1, runs: [] });
+  });
+  const store = new ThreadStore(new Perdure({ url, fetch }), "t", { resume: { delayMs: 1 } });
+  expect(await until(store, (view) => view.problem)).toMatchObject({ ready: false, connection: "lost", problem: { type: "gateway", status: 403 } });
+  login = false;
+  expect((await until(store, (view) => view.connection === "live")).problem).toBeUndefined();
+  login = true;
+  open.end();
+  expect(await until(store, (view) => view.problem)).toMatchObject({ ready: true, connection: "lost", problem: { type: "gateway" } });
+  login = false;
+  expect((await until(store, (view) => view.connection === "live")).problem).toBeUndefined();
+  login = true;
+  open.send(event(2)); // the stream is there, and what it says of the thread cannot be read
+  expect(await until(store, (view) => view.problem)).toMatchObject({ connection: "live", problem: { type: "gateway" } });
+  login = false;
+  await until(store, (view) => !view.problem);
+});
