@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { changeDraft, draftKey, forgetDrafts, keepDraftsOf, readDraft } from "./draft";
 
 const ann = { subject: "ann" };
@@ -26,4 +26,21 @@ test("who signs in keeps their own drafts only, and who signs out keeps none", (
   forgetDrafts();
   expect(readDraft(draftKey(ann, "ask a"))).toBeUndefined();
   expect(Object.keys(sessionStorage)).toEqual(["other"]);
+});
+
+test("a draft for which there is no room lasts as long as the page, and the one before it is gone", () => {
+  const key = draftKey(ann, "ask a");
+  changeDraft(key, "before");
+  const storage = sessionStorage;
+  const setItem = () => {
+    throw new DOMException("full", "QuotaExceededError");
+  };
+  vi.stubGlobal("sessionStorage", { getItem: (name: string) => storage.getItem(name), removeItem: (name: string) => storage.removeItem(name), setItem });
+  changeDraft(key, "after");
+  expect([readDraft(key), sessionStorage.getItem(key)]).toEqual(["after", null]);
+  changeDraft<string>(key, (before) => `${before}!`);
+  expect(readDraft(key)).toBe("after!");
+  vi.unstubAllGlobals();
+  changeDraft(key, "saved");
+  expect([readDraft(key), sessionStorage.getItem(key)]).toEqual(["saved", '"saved"']);
 });

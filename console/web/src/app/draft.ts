@@ -5,6 +5,7 @@ import { useMe } from "@/api/queries";
 
 const prefix = "perdure-draft ";
 const parsed = new Map<string, { text: string | null; value: unknown }>(); // by key, so that a draft that stays the same is the same object
+const unsaved = new Set<string>(); // keys whose drafts last as long as the page: storage is forbidden or full
 const listeners = new Set<() => void>();
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("perdure-drafts"); // tabs of this browser
 
@@ -17,10 +18,11 @@ interface Person {
 export const draftKey = (who: Person, name: string) => `${prefix}${JSON.stringify([who.tenant ?? "", who.subject])} ${name}`;
 
 function stored(key: string): string | null {
+  if (unsaved.has(key)) return parsed.get(key)?.text ?? null;
   try {
     return sessionStorage.getItem(key);
   } catch {
-    return parsed.get(key)?.text ?? null; // storage may be forbidden: then drafts last as long as the page
+    return null;
   }
 }
 
@@ -44,10 +46,11 @@ export function changeDraft<T>(key: string, change: Change<T>) {
   const value = typeof change === "function" ? (change as (before: T | undefined) => T | undefined)(readDraft<T>(key)) : change;
   const text = value === undefined ? null : JSON.stringify(value);
   try {
-    if (text === null) sessionStorage.removeItem(key);
-    else sessionStorage.setItem(key, text);
+    sessionStorage.removeItem(key); // also if there is no room for the new text: the old one is none any more
+    if (text !== null) sessionStorage.setItem(key, text);
+    unsaved.delete(key);
   } catch {
-    // It lasts as long as the page.
+    unsaved.add(key);
   }
   parsed.set(key, { text, value });
   tell();

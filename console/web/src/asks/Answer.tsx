@@ -27,6 +27,8 @@ export interface Draft {
   values?: Record<string, ValueDraft>;
   /** The answer that was tried, by replyText. */
   tried?: string;
+  /** Something was written since then. */
+  since?: boolean;
 }
 
 const keyOf: Record<string, string> = { approve: "a", edit: "e", reject: "r", respond: "s", always: "l", "": "e", provided: "e" };
@@ -39,12 +41,19 @@ const icons: Record<string, ReactNode> = {
   always: <ShieldCheck aria-hidden />,
 };
 
-/** What someone has written in answers, and whether it is the one that was tried. */
-export const writtenIn = (draft: Draft | undefined): { text: string; tried: boolean }[] =>
+/** What someone has written in answers, for which decision, and whether it is the one that was tried. */
+export const writtenIn = (draft: Draft | undefined): { decision: string; text: string; tried: boolean }[] =>
   [
     { text: draft?.message, reply: { decision: "reject", message: draft?.message?.trim() } },
     ...Object.entries(draft?.values ?? {}).map(([decision, { text }]) => ({ text, reply: { decision, value: parsedWritten(text ?? "") } })),
-  ].flatMap(({ text, reply }) => (text ? [{ text, tried: replyText(reply) === draft?.tried }] : []));
+  ].flatMap(({ text, reply }) => (text ? [{ decision: reply.decision, text, tried: replyText(reply) === draft?.tried }] : []));
+
+/** A draft without what was written for a decision. */
+export function without(draft: Draft | undefined, decision: string): Draft {
+  if (decision === "reject") return { ...draft, message: undefined };
+  const { [decision]: _, ...values } = draft?.values ?? {};
+  return { ...draft, values };
+}
 
 /** Whether the caller may answer: the scope, and the people and groups whom the ask names. */
 export function useMayAnswer(ask: Ask): boolean {
@@ -78,7 +87,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const [wanted, setWanted] = useState(false); // the panel was opened just now, and gets the focus
   const [draft, setDraft] = useDraft<Draft>(`ask ${ask.id}`);
   const may = useMayAnswer(ask);
-  const answer = useAnswer(ask, () => setDraft(undefined));
+  const answer = useAnswer(ask, (reply) => setDraft((before) => (before?.since || before?.tried !== replyText(reply) ? before : undefined)));
   const decisions = decisionsOf(ask);
   const call = askedCall(ask);
   const only = decisions.length === 1 && needsPanel(ask, decisions[0]!) ? decisions[0] : undefined; // its panel needs no button
@@ -89,7 +98,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const send = (decision: string, more: { value?: unknown; message?: string } = {}) => {
     if (answer.isPending || !seen) return;
     const reply = { ...(decision ? { decision } : {}), ...more };
-    setDraft((before) => ({ ...before, tried: replyText(reply) }));
+    setDraft((before) => ({ ...before, tried: replyText(reply), since: undefined }));
     answer.mutate(reply, { onSuccess: () => onDone?.() });
   };
   // Whether something was entered in the panel of a decision, which another one would drop.
@@ -124,7 +133,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
       buttons: <p className="text-soft">{ask.who?.length ? `Only ${ask.who.map(plain).join(", ")} may answer this.` : "Your token may look, but not answer."}</p>,
       panel: null,
     };
-  const setValue = (decision: string) => (next: ValueDraft) => setDraft((before) => ({ ...before, open: decision, values: { ...before?.values, [decision]: next } }));
+  const setValue = (decision: string) => (next: ValueDraft) => setDraft((before) => ({ ...before, open: decision, values: { ...before?.values, [decision]: next }, since: true }));
   const buttons = only === undefined && (
     <div role="group" aria-label="Decide" className="flex flex-wrap items-center gap-2">
       {fold.folded > 0 && (
@@ -160,7 +169,7 @@ export function useAnswerParts(ask: Ask, { keys = true, onDone, fold }: AnswerOp
   const panel = open !== undefined && (
     <Panel key={`${ask.id} ${open}`} focus={wanted}>
       {open === "reject" ? (
-        <Reject message={draft?.message ?? ""} setMessage={(message) => setDraft((b) => ({ ...b, open, message }))} busy={answer.isPending} send={(message) => send("reject", message ? { message } : {})} />
+        <Reject message={draft?.message ?? ""} setMessage={(message) => setDraft((b) => ({ ...b, open, message, since: true }))} busy={answer.isPending} send={(message) => send("reject", message ? { message } : {})} />
       ) : open === "provided" ? (
         <Provide ask={ask} onDone={onDone} />
       ) : open === "always" && call ? (

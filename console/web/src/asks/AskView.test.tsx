@@ -5,6 +5,7 @@ import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { type ReactNode, StrictMode } from "react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { keys, queryClient } from "@/api/queries";
+import { draftKey } from "@/app/draft";
 import type { Ask } from "@/lib/ask";
 import { useAnswerParts } from "./Answer";
 import { Closed } from "./AskView";
@@ -57,8 +58,8 @@ test.each([[["continue"], /continue/], [["approve"], /Approve/], [["reject"], "R
 });
 
 /** Rejects with these words, and loses the response; then leaves the page. */
-async function lose(words: string) {
-  await show(<Open ask={ask} />);
+async function lose(words: string, of = ask) {
+  await show(<Open ask={of} />);
   fireEvent.click(await enabled(/Reject/));
   fireEvent.change(await screen.findByLabelText("Why"), { target: { value: words } });
   fireEvent.click(screen.getAllByRole("button", { name: "Reject" }).at(-1)!);
@@ -86,4 +87,34 @@ test("an answer that came too late was not taken, and what was written since was
   await show(<Closed ask={rejected("not ours")} text="Rejected" />);
   await screen.findByText(/It was not sent/);
   await screen.findByText("not ours, ask Bo");
+});
+
+test("what was written after an answer that turns out to be taken is kept", async () => {
+  const other = { ...ask, id: "other" };
+  const taken = { ...rejected("not ours"), id: "other" };
+  let answers = () => {};
+  const back = new Promise<void>((resolve) => (answers = resolve));
+  vi.stubGlobal("fetch", async (to: string, init?: RequestInit) => {
+    if (init?.method === "POST" || !to.endsWith("/asks/other")) throw new TypeError("lost");
+    await back;
+    return new Response(JSON.stringify(taken), { headers: { "Content-Type": "application/json" } });
+  });
+  await lose("not ours", other);
+  await vi.waitFor(() => expect(screen.getAllByRole<HTMLButtonElement>("button", { name: "Reject" }).at(-1)!.disabled).toBe(false), 5000);
+  fireEvent.change(screen.getByLabelText("Why"), { target: { value: "not ours, ask Bo" } });
+  answers();
+  await vi.waitFor(() => expect(queryClient.getQueryData<Ask>(keys.ask("other"))?.status).toBe("answered"), 5000);
+  await show(<Closed ask={taken} text="Rejected" />);
+  await screen.findByText("not ours, ask Bo");
+});
+
+test("one of two answers that were begun is discarded", async () => {
+  sessionStorage.setItem(draftKey({ subject: "ann" }, "ask a"), JSON.stringify({ message: "no", values: { edit: { text: '"changed"' } } }));
+  await show(<Closed ask={rejected("too late")} text="Rejected" />);
+  await screen.findByText("no");
+  fireEvent.click(screen.getAllByRole("button", { name: "Discard" })[0]!);
+  expect(screen.queryByText("no")).toBeNull();
+  fireEvent.click(screen.getByRole("button", { name: "Discard" }));
+  expect(screen.queryByText('"changed"')).toBeNull();
+  expect(drafts()).toEqual([]);
 });

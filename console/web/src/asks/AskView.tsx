@@ -17,7 +17,7 @@ import { Json } from "@/ui/Json";
 import { Badge } from "@/ui/Status";
 import { Line, Text } from "@/ui/Text";
 import { Time } from "@/ui/Time";
-import { type Draft, useAnswerParts, writtenIn } from "./Answer";
+import { type Draft, useAnswerParts, without, writtenIn } from "./Answer";
 import { useFold } from "./fold";
 
 interface AskViewProps {
@@ -228,12 +228,12 @@ export function Closed({ ask, text }: { ask: Ask; text: string }) {
         <LinkIcon aria-hidden className="size-3.5" />
         See what came of it
       </Link>
-      {left.map(({ text, tried }, at) => (
-        <section key={at} aria-label={tried ? "Your answer" : "What you had begun"} className="rounded border border-line bg-panel px-3 py-2">
+      {left.map(({ decision, text, tried }) => (
+        <section key={decision} aria-label={tried ? "Your answer" : "What you had begun"} className="rounded border border-line bg-panel px-3 py-2">
           <p className="flex items-center gap-1 text-xs text-faint">
             <span className="flex-1">{tried ? "Your answer was not taken." : "You had begun another answer. It was not sent."}</span>
             <Copy text={text} label="Copy" what="Copy what you have written" />
-            <Button look="quiet" size="small" onClick={() => setDraft(undefined)}>
+            <Button look="quiet" size="small" onClick={() => setDraft((before) => without(before, decision))}>
               Discard
             </Button>
           </p>

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { api, Problem, type Schemas } from "@/api/client";
 import { keys, useWrite } from "@/api/queries";
 import { type Ask, byThread, closedText, isAnswer, nameOf, pastWord } from "@/lib/ask";
-import { failure, isLost } from "@/lib/lost";
+import { backOff, failure, isLost } from "@/lib/lost";
 import { say, sayError, sayRefused } from "@/ui/Toast";
 
 export type Reply = Schemas["AnswerAsk"];
@@ -23,8 +23,8 @@ async function sayWhatBecame(client: ReturnType<typeof useQueryClient>, ask: Ask
       queryKey: [...keys.ask(ask.id), "what became of it"],
       queryFn: () => api.get("/v1/asks/{ask}", { path: { ask: ask.id } }),
       staleTime: 0,
-      retry: (_, error) => error instanceof Problem && (error.status === 0 || error.status >= 500),
-      retryDelay: 1000,
+      retry: (_, error) => error instanceof Problem && (error.type === "gateway" || error.status === 0 || error.status >= 500),
+      retryDelay: backOff,
     });
     client.setQueryData(keys.ask(ask.id), now);
     reread(client, [ask.thread]);
@@ -40,19 +40,19 @@ async function sayWhatBecame(client: ReturnType<typeof useQueryClient>, ask: Ask
 const unsure = (ask: Ask) => `The server has not confirmed what you decided about ${nameOf(ask)}. The page says what became of it once the server answers again.`;
 
 /** Answers an ask. The first answer wins: a later one says whose it was. onTaken is called once it is known that this one was. */
-export function useAnswer(ask: Ask, onTaken: () => void) {
+export function useAnswer(ask: Ask, onTaken: (reply: Reply) => void) {
   const client = useQueryClient();
   return useWrite({
     mutationFn: (reply: Reply) => api.post("/v1/asks/{ask}/answer", { path: { ask: ask.id }, body: reply }),
-    onSuccess: (answered) => {
+    onSuccess: (answered, reply) => {
       client.setQueryData(keys.ask(ask.id), answered);
       say(pastWord(answered.answer?.decision));
-      onTaken();
+      onTaken(reply);
     },
     onError: (error, reply) => {
       if (tooLate(error)) return sayTooLate(client, ask.id);
       sayError(...failure("The answer was not taken", error, "The answer", unsure(ask)));
-      if (isLost(error)) void sayWhatBecame(client, ask).then((now) => now && isAnswer(now, reply) && onTaken());
+      if (isLost(error)) void sayWhatBecame(client, ask).then((now) => now && isAnswer(now, reply) && onTaken(reply));
     },
     onSettled: () => reread(client, [ask.thread]),
   });

@@ -1,7 +1,7 @@
 import { ListEnd, SendHorizontal, Square } from "lucide-react";
 import { useState } from "react";
 import { useDraft } from "@/app/draft";
-import { Button } from "@/ui/Button";
+import { Button, firstClick } from "@/ui/Button";
 import { Area } from "@/ui/Field";
 import { after, type Draft, edited, type Message, messageOf, type Policy } from "./message";
 
@@ -59,11 +59,11 @@ export function Composer({ place, busy, send, stop }: ComposerProps) {
       />
       {busy && text.trim() && <Button className="h-9 max-sm:h-11" icon={<ListEnd aria-hidden />} aria-label="Send after this turn" title="Send after this turn" disabled={sending} onClick={() => void submit("enqueue")} />}
       {busy && !text.trim() && stop ? (
-        <Button look="danger" className="h-9 max-sm:h-11" icon={<Square aria-hidden />} onClick={stop}>
+        <Button key="stop" look="danger" className="h-9 max-sm:h-11" icon={<Square aria-hidden />} onClick={firstClick(stop)}>
           Stop
         </Button>
       ) : (
-        <Button look="main" type="submit" className="h-9 max-sm:h-11" icon={<SendHorizontal aria-hidden />} disabled={!text.trim()} busy={sending && "Sending …"}>
+        <Button key="send" look="main" type="submit" className="h-9 max-sm:h-11" icon={<SendHorizontal aria-hidden />} disabled={!text.trim()} busy={sending && "Sending …"}>
           {busy ? "Steer" : "Send"}
         </Button>
       )}

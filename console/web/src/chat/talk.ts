@@ -2,6 +2,7 @@ import { Live, type ThreadEvent } from "@perdure/client";
 import { useMemo, useSyncExternalStore } from "react";
 import { api, Problem, perdure } from "@/api/client";
 import { keys, queryClient } from "@/api/queries";
+import { backOff } from "@/lib/lost";
 import { conversation, isReply, type Rec, recordOf, type Said } from "./said";
 
 export interface Talk {
@@ -26,6 +27,7 @@ class TalkLog {
   private listeners = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private stop: AbortController | undefined;
+  private failures = 0; // in a row
   private life = 0; // grows with each beginning, so that what belongs to an earlier one is ignored
 
   constructor(private readonly thread: string) {}
@@ -64,6 +66,7 @@ class TalkLog {
       this.records = list.messages;
       this.waiting = pages.flatMap((page) => page?.events ?? []).map((event) => ({ run: event.run ?? "", value: event.value }));
       this.deltas = new Live();
+      this.failures = 0;
       this.change({ ready: true, problem: undefined });
       this.stop = new AbortController();
       void this.follow(`${list.seq}${suffix}`, this.stop.signal).catch((error: unknown) => {
@@ -74,7 +77,8 @@ class TalkLog {
     } catch (error) {
       if (life !== this.life) return;
       if (error instanceof Problem && (error.type === "gateway" || error.status === 0 || error.status >= 500)) {
-        this.timer = setTimeout(() => void this.begin(), 1000);
+        this.change({ problem: error.type === "gateway" ? error : undefined });
+        this.timer = setTimeout(() => void this.begin(), backOff(this.failures++));
         return;
       }
       this.change({ problem: error instanceof Problem ? error : new Problem("internal", 0, { title: "The conversation cannot be read", detail: String(error) }) });

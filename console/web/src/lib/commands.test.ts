@@ -11,3 +11,8 @@ test("commands name the server", () => {
   expect(curlOf("GET", "/v1/me", undefined, "http://h:1")).toBe('curl -H "Authorization: Bearer $PERDURE_TOKEN" http://h:1/v1/me');
   expect(curlOf("POST", "/v1/x", { a: "b c" }, "http://h:1")).toBe(`curl -H "Authorization: Bearer $PERDURE_TOKEN" --json '{"a":"b c"}' http://h:1/v1/x`);
 });
+
+test("a command may be about more than one id", () => {
+  expect(cliOf(["cancel"], ["t", "r"], "http://h:1")).toBe("perdure cancel --server http://h:1 t r");
+  expect(cliOf(["cancel"], ["t", "-r"], "http://h:1")).toBe("perdure cancel --server http://h:1 -- t -r");
+});

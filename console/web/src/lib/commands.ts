@@ -13,6 +13,7 @@ export function curlOf(method: string, path: string, body?: unknown, origin = lo
 }
 
 /** A command of perdure on the server that serves this page. What it is about comes last, so that no id is taken for a flag. */
-export function cliOf(command: string[], about: string, origin = location.origin): string {
-  return ["perdure", ...command.map(quoted), "--server", quoted(origin), ...(about.startsWith("-") ? ["--"] : []), quoted(about)].join(" ");
+export function cliOf(command: string[], about: string | string[], origin = location.origin): string {
+  const ids = [about].flat();
+  return ["perdure", ...command.map(quoted), "--server", quoted(origin), ...(ids.some((id) => id.startsWith("-")) ? ["--"] : []), ...ids.map(quoted)].join(" ");
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { activeRuns, effectsAfter, type Entry, marksOf, quietBefore } from "./journal";
+import { activeRuns, effectsAfter, type Entry, idOf, marksOf, quietBefore } from "./journal";
 
 let seq = 0;
 const entry = (kind: string, more: Partial<Entry> = {}): Entry => ({ seq: ++seq, kind, time: new Date(1_000 * seq).toISOString(), run: "r", ...more });
@@ -35,4 +35,8 @@ test("effects are steps, children, and what may have begun", () => {
   const entries = journal(["queued"], ["intent", { path: "/pay" }], ["step", { path: "/pay" }], ["spawned", { path: "/child" }], ["intent", { path: "/mail" }]);
   expect(effectsAfter(entries, 1).map((e) => `${e.kind} ${e.path}`)).toEqual(["step /pay", "spawned /child", "intent /mail"]);
   expect(effectsAfter(entries, 4).map((e) => `${e.kind} ${e.path}`)).toEqual(["intent /mail"]);
+});
+
+test("an id has the life of a thread that has one", () => {
+  expect([idOf(7), idOf(7, ""), idOf(0, "x")]).toEqual(["7", "7", "0-x"]);
 });

@@ -11,6 +11,9 @@ export function entryOf(event: Schemas["Event"]): Entry {
   return entry;
 }
 
+/** The id of an event, and the tag of a thread whose last event it is: with the life, if the thread has one. */
+export const idOf = (seq: number, life?: string) => (life ? `${seq}-${life}` : String(seq));
+
 /** A point of the journal that is worth a mark on its line. */
 export interface Mark {
   seq: number;

@@ -27,6 +27,11 @@ export const buttonClass = (look: Look = "plain", size: "small" | "normal" = "no
     looks[look],
   );
 
+/** What a click does unless it follows another one at once, which was for what was there before. */
+export const firstClick = (act: () => void) => (click: { detail: number }) => {
+  if (click.detail < 2) act();
+};
+
 export function Button({ look, size, icon, busy, children, className, disabled, type = "button", ...rest }: ButtonProps) {
   return (
     <button type={type} className={cx(buttonClass(look, size, !children), className)} disabled={disabled || !!busy} {...rest}>

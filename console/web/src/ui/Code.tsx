@@ -11,7 +11,7 @@ const Plain = ({ value, onChange, label, height = "12rem", hold }: CodeProps & H
     readOnly={!onChange}
     onChange={(e) => onChange?.(e.target.value)}
     onFocus={() => hold(true)}
-    onBlur={() => hold(false)}
+    onBlur={(e) => document.activeElement !== e.target && hold(false)} // the window may have lost the focus, and the editor not
   />
 );
 

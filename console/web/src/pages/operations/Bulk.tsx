@@ -6,7 +6,7 @@ import { useCan } from "@/api/queries";
 import { failureText } from "@/lib/lost";
 import { type Status as StatusName, statuses } from "@/lib/status";
 import { count, many, oneLine } from "@/lib/text";
-import { Button } from "@/ui/Button";
+import { Button, firstClick } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Field, Input, Select } from "@/ui/Field";
@@ -69,12 +69,12 @@ export function BulkJobs() {
                 </Cell>
                 <Cell className="text-right">
                   {mayRun && moving(job) && (
-                    <Button size="small" onClick={() => stop.mutate(job.id)}>
+                    <Button size="small" onClick={firstClick(() => stop.mutate(job.id))}>
                       Stop
                     </Button>
                   )}
                   {mayRun && job.state === "stopped" && (
-                    <Button size="small" onClick={() => resume.mutate(job.id)}>
+                    <Button size="small" onClick={firstClick(() => resume.mutate(job.id))}>
                       Continue
                     </Button>
                   )}
@@ -127,11 +127,7 @@ function BeginDialog({ onClose }: { onClose(): void }) {
   const begin = useDoing(
     () => "The job has begun",
     "The job could not begin",
-    async () => {
-      const job = await api.post("/v1/bulk", { body: request });
-      onClose();
-      return job;
-    },
+    () => api.post("/v1/bulk", { body: request }),
   );
   const change = <T,>(set: (value: T) => void) => (value: T) => {
     set(value);
@@ -149,7 +145,7 @@ function BeginDialog({ onClose }: { onClose(): void }) {
           <Button busy={look.isPending && "Looking …"} onClick={() => look.mutate()}>
             Look what it finds
           </Button>
-          <Button look={verb === "erase" ? "danger" : "main"} disabled={!plan || plan.threads === 0} busy={begin.isPending && "Beginning …"} onClick={() => begin.mutate(undefined)}>
+          <Button look={verb === "erase" ? "danger" : "main"} disabled={!plan || plan.threads === 0} busy={begin.isPending && "Beginning …"} onClick={() => begin.mutate(undefined, { onSuccess: onClose })}>
             {plan ? `${verb} ${many(plan.threads, "thread")}` : verb}
           </Button>
         </>

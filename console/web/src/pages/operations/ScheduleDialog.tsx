@@ -72,7 +72,6 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       setDraft(undefined);
       say(schedule ? `${made.id} is changed` : `${made.id} is there`);
       void client.invalidateQueries({ queryKey: opsKeys.schedules() });
-      onClose();
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
@@ -84,7 +83,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
     const times = by === "cron" ? { cron: text("cron"), zone: text("zone") } : { every: text("every") };
     const rest = { title: text("title"), overlap: text("overlap") as Put["overlap"], catch_up: text("catch_up") as Put["catch_up"] };
     const most = rest.catch_up === "all" ? { catch_up_max: schedule?.catch_up_max } : {};
-    put.mutate({ id: schedule?.id ?? text("id") ?? "", body: { ...(schedule && kept(schedule)), flow, input: input.value, ...times, ...rest, ...most } });
+    put.mutate({ id: schedule?.id ?? text("id") ?? "", body: { ...(schedule && kept(schedule)), flow, input: input.value, ...times, ...rest, ...most } }, { onSuccess: onClose });
   };
   const problem = failureText(put.error, "Look at the list before you send it again.");
   return (
@@ -206,10 +205,7 @@ export function DeleteSchedule({ schedule, onClose }: { schedule: string; onClos
   const remove = useDoing(
     () => `${schedule} is deleted`,
     "The schedule could not be deleted",
-    async () => {
-      await api.delete("/v1/schedules/{schedule}", { path: { schedule } });
-      onClose();
-    },
+    () => api.delete("/v1/schedules/{schedule}", { path: { schedule } }),
   );
   return (
     <Dialog
@@ -220,7 +216,7 @@ export function DeleteSchedule({ schedule, onClose }: { schedule: string; onClos
       actions={
         <>
           <Button onClick={onClose}>Keep it</Button>
-          <Button look="danger" busy={remove.isPending && "Deleting …"} onClick={() => remove.mutate(undefined)}>
+          <Button look="danger" busy={remove.isPending && "Deleting …"} onClick={() => remove.mutate(undefined, { onSuccess: onClose })}>
             Delete
           </Button>
         </>

@@ -5,7 +5,7 @@ import { api, type Schemas } from "@/api/client";
 import { useCan } from "@/api/queries";
 import type { Tone } from "@/lib/status";
 import { count, oneLine } from "@/lib/text";
-import { Button } from "@/ui/Button";
+import { Button, firstClick } from "@/ui/Button";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Badge } from "@/ui/Status";
 import { Cell, Panel, Row, Table } from "@/ui/Table";
@@ -88,15 +88,15 @@ export function Schedules() {
             <Cell className="text-right whitespace-nowrap">
               {mayRun && (
                 <div className="flex items-center justify-end gap-1">
-                  <Button size="small" look="quiet" aria-label={`Run ${one.id} now`} onClick={() => run.mutate(one.id)}>
+                  <Button size="small" look="quiet" aria-label={`Run ${one.id} now`} onClick={firstClick(() => run.mutate(one.id))}>
                     Run now
                   </Button>
                   {one.paused ? (
-                    <Button size="small" aria-label={`Resume ${one.id}`} onClick={() => resume.mutate(one.id)}>
+                    <Button size="small" aria-label={`Resume ${one.id}`} onClick={firstClick(() => resume.mutate(one.id))}>
                       Resume
                     </Button>
                   ) : (
-                    <Button size="small" aria-label={`Pause ${one.id}`} onClick={() => pause.mutate(one.id)}>
+                    <Button size="small" aria-label={`Pause ${one.id}`} onClick={firstClick(() => pause.mutate(one.id))}>
                       Pause
                     </Button>
                   )}

@@ -103,10 +103,7 @@ function RevokeDialog({ token, onClose }: { token: Schemas["Token"]; onClose(): 
   const revoke = useDoing(
     () => `The token of ${token.subject} is revoked`,
     "The token could not be revoked",
-    async () => {
-      await api.delete("/v1/tokens/{token}", { path: { token: token.id } });
-      onClose();
-    },
+    () => api.delete("/v1/tokens/{token}", { path: { token: token.id } }),
   );
   return (
     <Dialog
@@ -117,7 +114,7 @@ function RevokeDialog({ token, onClose }: { token: Schemas["Token"]; onClose(): 
       actions={
         <>
           <Button onClick={onClose}>Keep it</Button>
-          <Button look="danger" busy={revoke.isPending && "Revoking …"} onClick={() => revoke.mutate(undefined)}>
+          <Button look="danger" busy={revoke.isPending && "Revoking …"} onClick={() => revoke.mutate(undefined, { onSuccess: onClose })}>
             Revoke
           </Button>
         </>

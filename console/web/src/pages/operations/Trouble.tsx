@@ -3,7 +3,7 @@ import { CircleCheck, RotateCw, Stethoscope } from "lucide-react";
 import { useState } from "react";
 import { api } from "@/api/client";
 import { useCan } from "@/api/queries";
-import { Button } from "@/ui/Button";
+import { Button, firstClick } from "@/ui/Button";
 import { Empty, Failed, Loading } from "@/ui/Empty";
 import { Status, WhyText } from "@/ui/Status";
 import { Panel } from "@/ui/Table";
@@ -59,7 +59,7 @@ export function Trouble() {
                       icon={<RotateCw aria-hidden />}
                       aria-label={`Retry ${thread.id}`}
                       busy={retry.isPending && retry.variables === thread.id && "Retrying …"}
-                      onClick={() => retry.mutate(thread.id)}
+                      onClick={firstClick(() => retry.mutate(thread.id))}
                     >
                       Retry
                     </Button>

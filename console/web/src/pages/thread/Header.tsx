@@ -6,7 +6,7 @@ import { type Control, useCan, useChats, useControl } from "@/api/queries";
 import { cliOf } from "@/lib/commands";
 import { failure } from "@/lib/lost";
 import { controls } from "@/lib/status";
-import { compact, dollars, shortId } from "@/lib/text";
+import { compact, dollars, oneLine, shortId } from "@/lib/text";
 import { type ThreadRow, whyOf } from "@/lib/threadlist";
 import type { Awaited } from "@/lib/timeline";
 import { Button } from "@/ui/Button";
@@ -56,7 +56,7 @@ export function Header({ thread, run, awaited, onRun }: Props) {
         <WhyText why={whyOf(row)} className="max-w-full" />
         <SendSignal thread={thread.id} awaited={awaited} />
         <div className="ml-auto flex items-center gap-2">
-          {run && <Actions thread={thread.id} run={run} />}
+          {run && <Actions thread={thread} run={run} />}
         </div>
       </div>
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1 text-xs text-soft">
@@ -117,37 +117,39 @@ function Runs({ runs, run, onRun }: { runs: Run[]; run?: Run; onRun(run: string)
   );
 }
 
-function Actions({ thread, run }: { thread: string; run: Run }) {
+function Actions({ thread, run }: { thread: Thread; run: Run }) {
   const may = useCan("run");
   const narrow = useNarrow();
-  const [asked, setAsked] = useState<Control>();
-  if (!may) return null;
+  const [asked, setAsked] = useState<{ verb: Control; run: Run }>(); // another run may be the newest before it is confirmed
   const fit = controls(run.status);
-  if (!fit.length) return null;
+  if (!may || !(fit.length || asked)) return null;
   return (
     <>
       {narrow ? (
         <Menu
           label="Actions"
           trigger={<Button size="small" icon={<Ellipsis aria-hidden />} aria-label="Actions" />}
-          items={fit.map((verb) => ({ label: verbs[verb].label, icon: verbs[verb].icon, danger: verbs[verb].danger, onSelect: () => setAsked(verb) }))}
+          items={fit.map((verb) => ({ label: verbs[verb].label, icon: verbs[verb].icon, danger: verbs[verb].danger, onSelect: () => setAsked({ verb, run }) }))}
         />
       ) : (
         fit.map((verb) => (
-          <Button key={verb} size="small" look={verbs[verb].danger ? "danger" : "plain"} icon={verbs[verb].icon} onClick={() => setAsked(verb)}>
+          <Button key={verb} size="small" look={verbs[verb].danger ? "danger" : "plain"} icon={verbs[verb].icon} onClick={() => setAsked({ verb, run })}>
             {verbs[verb].label}
           </Button>
         ))
       )}
-      {asked && <Confirm thread={thread} run={run} verb={asked} onClose={() => setAsked(undefined)} />}
+      {asked && <Confirm {...asked} thread={thread} onClose={() => setAsked(undefined)} />}
     </>
   );
 }
 
-function Confirm({ thread, run, verb, onClose }: { thread: string; run: Run; verb: Control; onClose(): void }) {
+function Confirm({ thread, run, verb, onClose }: { thread: Thread; run: Run; verb: Control; onClose(): void }) {
   const [reason, setReason] = useState("");
-  const control = useControl(thread);
+  const control = useControl(thread.id);
   const { label, about, done, danger } = verbs[verb];
+  const runs = thread.runs ?? [];
+  const nth = runs.findIndex((one) => one.id === run.id) + 1;
+  const which = nth && runs.length > 1 ? `Run ${nth} of ${runs.length}: ${oneLine(run.flow, 80)}. ` : "";
   const act = () =>
     control.mutate(
       { verb, run: run.id, reason },
@@ -164,10 +166,10 @@ function Confirm({ thread, run, verb, onClose }: { thread: string; run: Run; ver
       open
       onClose={onClose}
       title={`${label} ${verb === "again" ? "" : "this run"}`.trim()}
-      about={about}
+      about={which + about}
       actions={
         <>
-          {verb !== "again" && <Copy text={cliOf([verb], thread)} label="CLI" what="Copy as a command line" />}
+          {verb !== "again" && <Copy text={cliOf([verb], [thread.id, run.id])} label="CLI" what="Copy as a command line" />}
           <span className="flex-1" />
           <Button onClick={onClose}>Leave it</Button>
           <Button look={danger ? "danger" : "main"} busy={control.isPending && "One moment …"} onClick={act}>

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { History, X } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
 import { cliOf, curlOf } from "@/lib/commands";
+import { idOf } from "@/lib/journal";
 import { clock, duration, exact, serverNow } from "@/lib/time";
 import type { Event, Span } from "@/lib/timeline";
 import { Button, buttonClass } from "@/ui/Button";
@@ -89,6 +90,7 @@ const told = new Set(["thread", "seq", "kind", "time", "run", "path", "value", "
 function OneEvent({ thread, event }: { thread: string; event: Event }) {
   const rest = Object.entries(event).filter(([name]) => !told.has(name));
   const media = useMemo(() => mediaIn(event.value), [event]);
+  const before = idOf(event.seq - 1, event.life);
   return (
     <section className="space-y-2 border-b border-line px-4 py-3">
       <div className="flex items-center gap-2">
@@ -102,8 +104,8 @@ function OneEvent({ thread, event }: { thread: string; event: Event }) {
             <History aria-hidden />
           </Link>
           <Copy text={() => JSON.stringify(event, null, 2)} what="Copy the event as JSON" />
-          <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events?after=${event.seq - 1}&limit=1`)} label="curl" what="Copy as a curl command" />
-          <Copy text={() => cliOf(["events", "--after", String(event.seq - 1), "--limit", "1"], thread)} label="CLI" what="Copy as a command line" />
+          <Copy text={() => curlOf("GET", `/v1/threads/${encodeURIComponent(thread)}/events?after=${before}&limit=1`)} label="curl" what="Copy as a curl command" />
+          <Copy text={() => cliOf(["events", "--after", before, "--limit", "1"], thread)} label="CLI" what="Copy as a command line" />
         </span>
       </div>
       {event.error && <Text mono text={event.error} className="rounded bg-bad-tint p-2 text-bad" />}

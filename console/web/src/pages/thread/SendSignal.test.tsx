@@ -65,7 +65,11 @@ test("a signal that is sent again is one for the same wait, and another for a la
   await send();
   await send();
   now({ name: "paid", seq: 9 });
+  fireEvent.click(button());
+  expect(sent).toHaveLength(2); // what was sent for the wait before may have been taken
+  fireEvent.click(button(), { detail: 2 });
   await send();
+  expect(sent).toHaveLength(3);
   expect(sent[1]).toBe(sent[0]);
   expect(sent[2]).not.toBe(sent[0]);
 });

@@ -9,10 +9,10 @@ import { jsonFault, parsedWritten } from "@/lib/exact";
 import { failure } from "@/lib/lost";
 import { oneLine } from "@/lib/text";
 import type { Awaited } from "@/lib/timeline";
-import { Button } from "@/ui/Button";
+import { Button, firstClick } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Area, Field, Select } from "@/ui/Field";
-import { say, sayError } from "@/ui/Toast";
+import { say, sayError, sayRefused } from "@/ui/Toast";
 
 /** Sends one of the signals for which a run waits. */
 export function SendSignal({ thread, awaited }: { thread: string; awaited: Awaited[] }) {
@@ -51,19 +51,22 @@ function SignalDialog({ thread, awaited, onClose }: { thread: string; awaited: A
   const broken = text.trim() !== "" && value === undefined && jsonFault(text);
   const send = useWrite({
     mutationFn: (key: string) => api.post("/v1/threads/{thread}/signals/{name}", { path: { thread, name: chosen }, headers: { "Idempotency-Key": key }, body: text.trim() ? { value } : {} }),
-    onSuccess: () => {
-      setDraft(undefined);
+    onSuccess: (_, key) => {
+      setDraft((before) => (before?.key === key ? undefined : before));
       say("The signal has been sent");
-      onClose();
     },
     onError: (error) => sayError(...failure("The signal was not taken", error, "The signal", "The server does not answer. Send it again later: it counts once.")),
     onSettled: () => client.invalidateQueries({ queryKey: keys.thread(thread) }),
   });
   const submit = () => {
     const seq = wait?.seq;
-    const key = draft?.seq === seq && draft?.key ? draft.key : newId();
+    if (draft?.key && draft.seq !== seq) {
+      setDraft({ name: chosen, text });
+      return sayRefused("The run waits for the signal anew", "What you have sent may have been taken: the wait that it was for is over. Send it once more if it is meant for this one too.");
+    }
+    const key = draft?.key ?? newId();
     setDraft({ name: chosen, text, key, seq });
-    send.mutate(key);
+    send.mutate(key, { onSuccess: onClose });
   };
   return (
     <Dialog
@@ -74,7 +77,7 @@ function SignalDialog({ thread, awaited, onClose }: { thread: string; awaited: A
       actions={
         <>
           <Button onClick={onClose}>Leave it</Button>
-          <Button look="main" icon={<Bell aria-hidden />} busy={send.isPending && "Sending …"} disabled={!!broken || !wait} onClick={submit}>
+          <Button look="main" icon={<Bell aria-hidden />} busy={send.isPending && "Sending …"} disabled={!!broken || !wait} onClick={firstClick(submit)}>
             Send
           </Button>
         </>

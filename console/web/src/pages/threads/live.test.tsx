@@ -61,3 +61,28 @@ test("too many changes have the list read anew, and none is dropped before that"
   await pass();
   expect(result.current.rows.map(({ id }) => id).sort()).toEqual(["a", "b", "late"]);
 });
+
+test("a list that is shown again is there at once, and is read anew", async () => {
+  const list = (...threads: ThreadRow[]) => ({ "": { threads: threads.map((one) => ({ ...one, flow: "f" })) } });
+  pages = list(row("a", 1, "running"));
+  const wrapper = ({ children }: { children: ReactNode }) => <QueryClientProvider client={queryClient}>{children}</QueryClientProvider>;
+  const show = (status = "") => renderHook((status: string) => useThreadList({ q: "", status, flow: "f", user: "" }, { current: { first: 0, last: -1 } }), { wrapper, initialProps: status });
+  const pass = () => act(() => vi.advanceTimersByTimeAsync(300));
+  const first = show();
+  await pass();
+  first.unmount();
+
+  const ids = () => again.result.current.rows.map(({ id, status }) => `${id} ${status}`);
+  pages = list(row("b", 2), row("a", 2));
+  const again = show();
+  expect(ids()).toEqual(["a running"]);
+  await pass();
+  expect(ids()).toEqual(["a succeeded", "b succeeded"]);
+
+  again.rerender("failed"); // another list in the meantime
+  pages = list(row("c", 3));
+  again.rerender("");
+  expect(ids()).toEqual(["a succeeded", "b succeeded"]);
+  await pass();
+  expect(ids()).toEqual(["c succeeded"]);
+});

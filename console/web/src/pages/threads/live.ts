@@ -32,7 +32,9 @@ export function useThreadList(filter: ThreadFilter, view: RefObject<View>) {
       return { ...(await api.get("/v1/threads", { query: { limit: pageSize, why: true, after: pageParam, status: status as Status, flow, user }, signal })), since };
     },
     getNextPageParam: (page) => page.next || undefined,
-    staleTime: Number.POSITIVE_INFINITY,
+    // While it is shown, the changes keep it current. It is read anew whenever it is shown again.
+    staleTime: 0,
+    refetchOnWindowFocus: false,
   });
   const pages = query.data?.pages;
   const changes = useChanges(Math.min(...(pages ?? []).map((page) => page.since)));

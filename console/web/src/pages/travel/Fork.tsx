@@ -34,6 +34,10 @@ function parse(text: string, check: (value: unknown) => string | undefined): { v
   }
 }
 
+function sayStuck(errors: unknown[]) {
+  for (const error of errors) sayError(...failure("The fork is there, but its run could not be continued", error, "The request to continue the fork", "The server does not answer. Look at the run before you resume it."));
+}
+
 const isObject = (value: unknown) => (value !== null && typeof value === "object" && !Array.isArray(value) && rawNumber(value) === undefined ? undefined : "This has to be an object with the keys to set.");
 
 /** Forks a thread at a point, as it was or with another input or state. */
@@ -73,21 +77,25 @@ export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
         await api.post("/v1/threads/{thread}/runs/{run}/resume", { path: { thread: made.thread, run }, body: {} }).catch((error: unknown) => stuck.push(error));
       return { made, stuck };
     },
-    onSuccess: async ({ made, stuck }) => {
+    onSuccess: ({ made, stuck }) => {
       void client.invalidateQueries({ queryKey: keys.threads() });
       void client.invalidateQueries({ queryKey: ["family"] });
-      if (made.outside?.length) setDone(made);
-      else {
-        say("The fork is there", made.thread);
-        await open(made);
-      }
-      for (const error of stuck) sayError(...failure("The fork is there, but its run could not be continued", error, "The request to continue the fork", "The server does not answer. Look at the run before you resume it."));
+      if (!made.outside?.length) say("The fork is there", made.thread);
+      sayStuck(stuck);
     },
   });
   const open = (made: Schemas["Fork"]) => {
     onClose();
     return navigate({ to: "/threads/$thread/travel", params: { thread: made.thread }, search: {} });
   };
+  const submit = (goOn: boolean) =>
+    fork.mutate(goOn, {
+      onSuccess: async ({ made, stuck }) => {
+        if (made.outside?.length) return setDone(made);
+        await open(made);
+        sayStuck(stuck); // again: another page takes away what has not worked
+      },
+    });
   const compare = (made: Schemas["Fork"]) => {
     onClose();
     void navigate({ to: "/threads/$thread/travel", params: { thread }, search: { at: String(entries.at(-1)?.seq ?? at), with: made.thread, tab: "changes" } });
@@ -130,11 +138,11 @@ export function ForkDialog({ thread, at, entries, onClose }: ForkProps) {
         <>
           <Button onClick={onClose}>Do not fork</Button>
           {active.length > 0 && (
-            <Button disabled={bad} busy={fork.isPending && "Forking …"} onClick={() => fork.mutate(false)}>
+            <Button disabled={bad} busy={fork.isPending && "Forking …"} onClick={() => submit(false)}>
               Fork, stay paused
             </Button>
           )}
-          <Button look="main" disabled={bad} busy={fork.isPending && "Forking …"} onClick={() => fork.mutate(active.length > 0)}>
+          <Button look="main" disabled={bad} busy={fork.isPending && "Forking …"} onClick={() => submit(active.length > 0)}>
             {active.length > 0 ? "Fork and continue" : "Fork"}
           </Button>
         </>

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "@/api/client";
 import { keys, useWrite } from "@/api/queries";
-import { activeRuns, effectsAfter, type Entry, quietBefore } from "@/lib/journal";
+import { activeRuns, effectsAfter, type Entry, idOf, quietBefore } from "@/lib/journal";
 import { failureText } from "@/lib/lost";
 import { count } from "@/lib/text";
 import { Button } from "@/ui/Button";
@@ -26,15 +26,20 @@ export function RewindDialog({ thread, at, entries, onClose, onFork, onMove }: R
   const [reason, setReason] = useState("");
   const last = entries.at(-1)?.seq ?? at;
   const rewind = useWrite({
-    mutationFn: () => api.post("/v1/threads/{thread}/rewind", { path: { thread }, headers: { "If-Match": `"${last}"` }, body: { to: at, reason: reason.trim() || undefined } }),
+    mutationFn: () => api.post("/v1/threads/{thread}/rewind", { path: { thread }, headers: { "If-Match": `"${idOf(last, entries.at(-1)?.life)}"` }, body: { to: at, reason: reason.trim() || undefined } }),
     onSuccess: async (done) => {
       await client.invalidateQueries({ queryKey: keys.thread(thread) });
       say(`The thread is as it was at ${count(done.to)}`, `The rewind itself is event ${count(done.seq)}.`);
-      onMove(done.seq);
-      onClose();
     },
   });
 
+  const submit = () =>
+    rewind.mutate(undefined, {
+      onSuccess: ({ seq }) => {
+        onMove(seq);
+        onClose();
+      },
+    });
   const then = activeRuns(entries, at);
   const now = activeRuns(entries, last);
   if (then.length || now.length) {
@@ -80,7 +85,7 @@ export function RewindDialog({ thread, at, entries, onClose, onFork, onMove }: R
       actions={
         <>
           <Button onClick={onClose}>Leave it as it is</Button>
-          <Button look="danger" disabled={at >= last} busy={rewind.isPending && "Taking it back …"} onClick={() => rewind.mutate()}>
+          <Button look="danger" disabled={at >= last} busy={rewind.isPending && "Taking it back …"} onClick={submit}>
             Take it back
           </Button>
         </>

@@ -4,7 +4,7 @@ import { useCallback } from "react";
 import { api } from "@/api/client";
 import { keys } from "@/api/queries";
 import { useNews } from "@/app/news";
-import { type Entry, entryOf } from "@/lib/journal";
+import { type Entry, entryOf, idOf } from "@/lib/journal";
 
 const journalKey = (thread: string) => [...keys.thread(thread), "journal"] as const;
 
@@ -16,8 +16,7 @@ export function useJournal(thread: string) {
     queryFn: async ({ signal }) => {
       const known = client.getQueryData<Entry[]>(journalKey(thread)) ?? [];
       const all = [...known];
-      const life = known.at(-1)?.life;
-      let after = known.length ? `${known.at(-1)!.seq}${life ? `-${life}` : ""}` : undefined;
+      let after = known.length ? idOf(known.at(-1)!.seq, known.at(-1)!.life) : undefined;
       do {
         const page = await api.get("/v1/threads/{thread}/events", { path: { thread }, query: { after, limit: 1000 }, signal });
         if (!page || !("events" in page)) break;
@@ -82,7 +81,7 @@ export const useEventAt = (thread: string, at: number, life?: string) =>
   useQuery({
     queryKey: [...keys.thread(thread), "event", at] as const,
     queryFn: async () => {
-      const after = at > 1 ? `${at - 1}${life ? `-${life}` : ""}` : undefined;
+      const after = at > 1 ? idOf(at - 1, life) : undefined;
       const page = await api.get("/v1/threads/{thread}/events", { path: { thread }, query: { after, limit: 1 } });
       return page && "events" in page ? (page.events[0] ?? null) : null;
     },
