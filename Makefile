@@ -12,8 +12,9 @@ export GORACE := atexit_sleep_ms=0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Not by go tool itself, which ends with 0 if what it runs is killed.
-SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-empty-pkg --
+# Not by go tool itself, which ends with 0 if what it runs is killed. Without tables of symbols, which
+# nothing needs here, linking a hundred binaries takes half the time.
+SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-empty-pkg -- -ldflags=-s
 
 # Sweeps over crashes, cuts, damage and sizes do one thing at a time, and the race detector makes them
 # nine times slower; tests of whole programs, of wrappers and of stores over kvstore get three times
@@ -50,7 +51,7 @@ races: ## what make test runs without the race detector, with it
 .PHONY: check
 check: ## for the daily loop: vet, and the tests that start no programs and sweep over nothing, without the race detector
 	$(GO) vet ./...
-	$(GO) test -short -vet=off -skip '$(SWEPT)|Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
+	$(GO) test -ldflags=-s -short -vet=off -skip '$(SWEPT)|Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
 WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath|LargeStateFile|ListsAfterACrash|WritersOfOneSummary|PostMortemIsBounded|RebuildThatDies
