@@ -30,18 +30,19 @@ gotestsum:
 	@$(GO) tool $(TOOLS) -n gotestsum >/dev/null
 
 # In CI, tests that cannot run fail, so what they need is built first.
-.PHONY: test test-programs test-packages
+.PHONY: test test-programs test-swept test-others
 test: lint gotestsum $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-packages
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-swept test-others # each waits much of its time
 
-# They mostly wait.
 test-programs:
 	$(SUM) -p 2 -short -vet=off -timeout 30m $(PROGRAMS)
 
-test-packages:
-	$(SUM) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
-	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
-	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
+test-swept:
+	$(SUM) -p 3 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
+	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
+
+test-others:
+	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
 
 .PHONY: races
 races: ## what make test runs without the race detector, with it
@@ -86,7 +87,7 @@ cluster: ## eight processes on one PostgreSQL server, and three nodes without on
 # make test has the short forms of these.
 .PHONY: kills
 kills: ## longer kills, freezes and mixed versions of processes on every store
-	$(SUM) $(RACE) -timeout 30m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
+	$(SUM) $(RACE) -timeout 60m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
 
 .PHONY: browser
 browser: ts console/web/node_modules/.package-lock.json ## the console and the example of the TypeScript client in a real browser, against real servers that are killed

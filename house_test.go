@@ -331,7 +331,7 @@ func TestWorkflowRunsTheTargetsOfCI(t *testing.T) {
 		return m
 	}
 	var local []string
-	for _, m := range read("Makefile", `(?m)^(?:ci:|\t@\$\(MAKE\) --no-print-directory(?: -j 2 --output-sync=target)?)((?: [a-z-]+)+)(?: #.*)?$`) {
+	for _, m := range read("Makefile", `(?m)^(?:ci:|\t@\$\(MAKE\) --no-print-directory(?: -j [23] --output-sync=target)?)((?: [a-z-]+)+)(?: #.*)?$`) {
 		local = append(local, strings.Fields(string(m[1]))...)
 	}
 	local = slices.DeleteFunc(local, func(target string) bool {
