@@ -139,7 +139,7 @@ func (k *killer) paired(s store.Store, c *killCall, id killID) {
 	key := paired(id.life, id.writer, id.call)
 	cell, err := s.Get(k.ctx, key)
 	if late := err == nil && !c.found && c.answer == ""; late && c.kind == toSpan {
-		k.spanned = k.journal(s, spanning, c.after)
+		k.spanned = k.journal(s, spanning, k.spanned) // what the next life wrote behind c.after was read
 	} else if late && c.kind == toOwn {
 		k.journal(s, ownJournal(id.life, id.writer), c.after)
 	}
