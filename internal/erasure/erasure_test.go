@@ -174,7 +174,7 @@ func TestEraseUserErasesWhatTheUserHasAndNothingElse(t *testing.T) {
 		if strings.Contains(string(raw), user) || strings.Contains(string(raw), "operator") {
 			t.Errorf("the receipt tells too much: %s", raw)
 		}
-		for _, change := range [][2]string{{`"threads": 6`, `"threads": 5`}, {rc.Threads[0], rc.Threads[1]}, {rc.User, "x" + rc.User[1:]}, {`"format": 1`, `"format": 2`}, {`"sig"`, `"more": 1, "sig"`}} {
+		for _, change := range [][2]string{{`"threads": 6`, `"threads": 5`}, {rc.Threads[0], rc.Threads[1]}, {rc.User, rc.User + "x"}, {`"format": 1`, `"format": 2`}, {`"sig"`, `"more": 1, "sig"`}} {
 			_, err := perdure.VerifyReceipt(strings.NewReader(strings.Replace(string(raw), change[0], change[1], 1)))
 			kit.WantErr(t, "VerifyReceipt after a change of "+change[0], err, perdure.ErrInvalid)
 		}
