@@ -87,7 +87,7 @@ cluster: ## eight processes on one PostgreSQL server, and three nodes without on
 # make test has the short forms of these.
 .PHONY: kills
 kills: ## longer kills, freezes and mixed versions of processes on every store
-	$(SUM) $(RACE) -timeout 60m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
+	$(SUM) $(RACE) -timeout 30m -run '^Test(Kill|Chaos|Poison|MixedVersions|OlderPrograms)$$' ./internal/proof
 
 .PHONY: browser
 browser: ts console/web/node_modules/.package-lock.json ## the console and the example of the TypeScript client in a real browser, against real servers that are killed
