@@ -180,5 +180,17 @@ func (s *Server) routes() {
 }
 
 // Close tells all readers of streams to reconnect later, and refuses new ones.
-// Call it before http.Server.Shutdown, which waits for them.
-func (s *Server) Close() { s.once.Do(func() { close(s.stop) }) }
+// Call it before http.Server.Shutdown, which waits for them, and before the store is
+// closed: if there are quotas, it leaves there what has been started.
+func (s *Server) Close() {
+	s.once.Do(func() {
+		close(s.stop)
+		if !s.quotas.on() {
+			return
+		}
+		select {
+		case <-s.quotas.share.done:
+		case <-time.After(shareEvery): // the store stalls
+		}
+	})
+}

@@ -91,6 +91,7 @@ type share struct {
 	cell   store.Version // of the own one; "": there is none
 
 	seen map[string]*peer // by key
+	done chan struct{}    // closed when run has ended
 }
 
 // peer is another server. A cell that does not change for a while belongs to a
@@ -116,7 +117,7 @@ const (
 )
 
 func (s *share) init(q *quotas) {
-	s.quotas, s.key, s.seen = q, sharePrefix+threads.NewRunID(), map[string]*peer{}
+	s.quotas, s.key, s.seen, s.done = q, sharePrefix+threads.NewRunID(), map[string]*peer{}, make(chan struct{})
 }
 
 // others is what other servers have of a tenant.
@@ -125,8 +126,8 @@ type others struct {
 	streams int64
 }
 
-// of returns what other servers have of a tenant. The mutex of quotas is held.
-func (s *share) of(tenant string, now time.Time) (sum others) {
+// ofOthers returns what other servers have of a tenant. The mutex of quotas is held.
+func (s *share) ofOthers(tenant string, now time.Time) (sum others) {
 	part := threads.Behind(s.quotas.s.rt).All.Tenant(tenant).Part
 	for _, p := range s.seen {
 		t, ok := p.told[part]
@@ -145,6 +146,7 @@ func (s *share) of(tenant string, now time.Time) (sum others) {
 
 // run exchanges until the server stops.
 func (s *share) run() {
+	defer close(s.done)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	tick := time.NewTicker(shareEvery)
