@@ -74,19 +74,22 @@ func TestGatewayWithoutServer(t *testing.T) {
 
 // A server that is frozen is unavailable, and one that only takes long is waited for.
 func TestSilentServer(t *testing.T) {
-	mcpface.SetSilence(t, 50*time.Millisecond)
+	mcpface.SetSilence(t, time.Second)
 	s := newSite(t, false, echo)
 	to := httputil.NewSingleHostReverseProxy(servertest.Must(url.Parse(s.URL))(t))
 	var frozen atomic.Bool
-	over := make(chan struct{})
+	over, asked := make(chan struct{}), make(chan struct{}, 100)
 	gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case frozen.Load():
 			<-over
 		case r.URL.Path == "/v1/threads":
-			<-time.After(200 * time.Millisecond) // longer than it may be silent without a sign
+			<-asked // it has been silent so long that it was asked whether it is there
 		}
 		to.ServeHTTP(w, r)
+		if r.URL.Path == api.HealthGet.Path {
+			asked <- struct{}{}
+		}
 	}))
 	defer gate.Close()
 	defer close(over)
@@ -94,6 +97,7 @@ func TestSilentServer(t *testing.T) {
 	if got := say(t, gate.URL, client.Options{}, list); !strings.Contains(got, `"threads"`) {
 		t.Errorf("a slow server: %s", got)
 	}
+	mcpface.SetSilence(t, 250*time.Millisecond)
 	var dark atomic.Bool
 	wire := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if dark.Load() {
