@@ -285,7 +285,7 @@ func (r *Runtime) TriggerSchedule(ctx context.Context, id, key string) (*Run, er
 	}
 	q := startOf(s)
 	q.Key = s.ManualKey("by hand/" + cmp.Or(key, threads.NewRunID()))
-	run, err := r.core.of(s).start(ctx, q)
+	run, err := r.core.ownerOf(s).start(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +301,8 @@ func startOf(s *schedule.Schedule) StartRequest {
 	return StartRequest{Flow: s.Flow, Input: s.Input, Thread: s.Thread, Title: s.Title, User: s.User, Metadata: s.Metadata(), Budget: s.Budget, By: "schedule:" + s.ID}
 }
 
-// of returns a runtime that reaches what the schedule's owner does.
-func (c *core) of(s *schedule.Schedule) *Runtime {
+// ownerOf returns a runtime that reaches what the schedule's owner does.
+func (c *core) ownerOf(s *schedule.Schedule) *Runtime {
 	t := c.threads.Tenant(s.Tenant)
 	if s.User != "" {
 		t.Owner = &s.User
@@ -326,7 +326,7 @@ func (st starter) Start(ctx context.Context, s *schedule.Schedule, at int64) (sc
 	q := startOf(s)
 	q.Key = s.Key(at)
 	ctx, settle := st.core.threads.Guarded(ctx, s.Tenant)
-	run, err := st.core.of(s).start(ctx, q)
+	run, err := st.core.ownerOf(s).start(ctx, q)
 	settle(err)
 	if err != nil {
 		return schedule.Run{}, err
@@ -336,7 +336,7 @@ func (st starter) Start(ctx context.Context, s *schedule.Schedule, at int64) (sc
 
 // Find returns the run of a firing, if it was started.
 func (st starter) Find(ctx context.Context, s *schedule.Schedule, at int64) (schedule.Run, error) {
-	thread, run, err := st.core.of(s).life.FindStarted(ctx, s.Thread, s.Key(at))
+	thread, run, err := st.core.ownerOf(s).life.FindStarted(ctx, s.Thread, s.Key(at))
 	if threads.IsAway(err) {
 		err = nil
 	}
@@ -345,7 +345,7 @@ func (st starter) Find(ctx context.Context, s *schedule.Schedule, at int64) (sch
 
 // Ended reports whether a run has ended, or is gone.
 func (st starter) Ended(ctx context.Context, s *schedule.Schedule, r schedule.Run) (bool, error) {
-	o, err := st.core.of(s).tenant.Open(ctx, r.Thread)
+	o, err := st.core.ownerOf(s).tenant.Open(ctx, r.Thread)
 	if threads.IsAway(err) {
 		return true, nil
 	}
@@ -358,13 +358,13 @@ func (st starter) Ended(ctx context.Context, s *schedule.Schedule, r schedule.Ru
 
 // Await waits until a run has ended.
 func (st starter) Await(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
-	_, _, err := st.core.staff.WaitEnd(ctx, st.core.of(s).tenant, r.Thread, r.Run)
+	_, _, err := st.core.staff.WaitEnd(ctx, st.core.ownerOf(s).tenant, r.Thread, r.Run)
 	return err
 }
 
 // Cancel cancels a run that has not ended.
 func (st starter) Cancel(ctx context.Context, s *schedule.Schedule, r schedule.Run) error {
-	err := st.core.of(s).life.Cancel(ctx, r.Thread, r.Run, lifecycle.Note{By: "schedule:" + s.ID, Reason: "the schedule fires again, or was removed"})
+	err := st.core.ownerOf(s).life.Cancel(ctx, r.Thread, r.Run, lifecycle.Note{By: "schedule:" + s.ID, Reason: "the schedule fires again, or was removed"})
 	if errors.Is(err, fault.ErrNothingToDo) || errors.Is(err, fault.ErrRunNotFound) || threads.IsAway(err) {
 		return nil
 	}

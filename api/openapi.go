@@ -32,7 +32,7 @@ func OpenAPI(version string) (json.RawMessage, error) {
 		}
 		paths[path][strings.ToLower(op.Method)] = o
 	}
-	if _, err := s.of(reflect.TypeFor[Problem]()); err != nil {
+	if _, err := s.schemaOf(reflect.TypeFor[Problem]()); err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{
@@ -73,7 +73,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		if f.Where == InBody {
 			continue
 		}
-		schema, err := s.of(f.Type)
+		schema, err := s.schemaOf(f.Type)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 	case op.Takes != "":
 		o["requestBody"] = map[string]any{"required": true, "content": map[string]any{op.Takes: map[string]any{}}}
 	case op.HasBody():
-		schema, err := s.of(op.In)
+		schema, err := s.schemaOf(op.In)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 	problem := map[string]any{"$ref": "#/components/responses/Problem"}
 	success := map[string]any{"description": http.StatusText(op.Status)}
 	if op.Out != nil {
-		schema, err := s.of(op.Out)
+		schema, err := s.schemaOf(op.Out)
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +167,8 @@ var plain = map[reflect.Type]*jsonschema.Schema{
 // published holds the components that are not named after their Go type.
 var published = map[reflect.Type]string{reflect.TypeFor[memory.Item](): "MemoryItem"}
 
-// of returns the schema of a type, a reference if the type is a component.
-func (s *schemas) of(t reflect.Type) (*jsonschema.Schema, error) {
+// schemaOf returns the schema of a type, a reference if the type is a component.
+func (s *schemas) schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

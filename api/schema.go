@@ -19,7 +19,7 @@ func (i *Info) InputSchema(name func(Field) string) (*jsonschema.Schema, error) 
 		if key == "" {
 			continue
 		}
-		schema, err := s.of(f.Type)
+		schema, err := s.schemaOf(f.Type)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (i *Info) OutputSchema() (schema *jsonschema.Schema, defs map[string]*jsons
 		return nil, nil, nil
 	}
 	s := newSchemas("#/$defs/")
-	schema, err = s.of(i.Out)
+	schema, err = s.schemaOf(i.Out)
 	return schema, s.components, err
 }
 

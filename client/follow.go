@@ -209,7 +209,7 @@ func (f *follower) read(b *body) error {
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("client: the events of thread %s after %d: the server ended the stream", f.thread, f.seq)
 		case err != nil:
-			return fmt.Errorf("client: the events of thread %s after %d: %w", f.thread, f.seq, f.lost(err, false))
+			return fmt.Errorf("client: the events of thread %s after %d: %w", f.thread, f.seq, f.explainLost(err, false))
 		}
 		u, err := f.update(m)
 		if err != nil {

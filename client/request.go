@@ -94,7 +94,7 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
 				again = false
 			}
-			err = c.lost(err, refused)
+			err = c.explainLost(err, refused)
 			if q.op.Method != http.MethodGet && !refused {
 				err = fmt.Errorf("%w; %s", err, unsure)
 			}
@@ -138,9 +138,9 @@ func unsent(err error) bool {
 	return ok && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// lost explains an error of a connection. It leaves out the address that errors
+// explainLost explains an error of a connection. It leaves out the address that errors
 // of package http begin with, which may hold text that people wrote.
-func (c *Client) lost(err error, refused bool) error {
+func (c *Client) explainLost(err error, refused bool) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}

@@ -58,7 +58,7 @@ func (t *Telemetry) PassStarted(ctx context.Context, p perdure.PassStart) (conte
 	below := trace.ContextWithSpanContext(ctx, run.SpanContext())
 	options := []trace.SpanStartOption{}
 	if lost := p.Lost; lost.Seq != 0 {
-		dead := t.lost(below, p, about)
+		dead := t.takenOver(below, p, about)
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: dead,
 			Attributes: []attribute.KeyValue{attribute.String("perdure.link", "takeover"), attribute.String("perdure.worker", lost.Worker)}}))
 		about = append(about, attribute.Bool("perdure.takeover", true))
@@ -88,8 +88,8 @@ func (t *Telemetry) PassStarted(ctx context.Context, p perdure.PassStart) (conte
 	}
 }
 
-// lost reports the pass that another one takes over from, and returns its span.
-func (t *Telemetry) lost(ctx context.Context, p perdure.PassStart, about []attribute.KeyValue) trace.SpanContext {
+// takenOver reports the pass that another one takes over from, and returns its span.
+func (t *Telemetry) takenOver(ctx context.Context, p perdure.PassStart, about []attribute.KeyValue) trace.SpanContext {
 	about = append(about[:len(about):len(about)], attribute.Bool("perdure.pass.lost", true), attribute.String("perdure.worker", p.Lost.Worker), attribute.Int("perdure.pass", p.Passes-1))
 	_, dead := t.start(ctx, ids{span: passSpan(p.Tenant, p.Thread, p.Run, p.Lost.Seq)}, "pass", p.Lost.Time, about)
 	dead.SetStatus(codes.Error, "its worker died or lost its lease")

@@ -288,7 +288,7 @@ func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info)
 			return nil, nil, err
 		}
 	default:
-		v, err := s.sessions.of(r)
+		v, err := s.sessions.fromRequest(r)
 		ask = v.who(s.opts.Auth)
 		if err != nil && ok { // EventSource reconnects with the cookie of its ticket
 			ask, err = s.tickets.admit(w, r, stream)

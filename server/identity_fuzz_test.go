@@ -108,7 +108,7 @@ func FuzzTicket(f *testing.F) {
 		}
 		var p pass
 		if json.Unmarshal([]byte(cell), &p) != nil || given != secret || p.Cookie != cookie || p.Stream != s.tickets.stream(c.Who.Tenant, thread) ||
-			p.Tenant != c.Who.Tenant || p.over() || c.Who.check() != nil || !c.Who.May(api.ScopeRead) {
+			p.Tenant != c.Who.Tenant || p.expired() || c.Who.check() != nil || !c.Who.May(api.ScopeRead) {
 			t.Errorf("%q lets %+v in to %q", cell, c.Who, thread)
 		}
 	})

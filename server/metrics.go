@@ -107,7 +107,7 @@ func (r scrape) Collect(to chan<- prometheus.Metric) {
 	s := r.s
 	ctx, cancel := context.WithTimeout(r.ctx, metricsWithin)
 	defer cancel()
-	n, err := s.counts.of(ctx, r.c)
+	n, err := s.counts.ofCaller(ctx, r.c)
 	if err != nil {
 		if !errors.Is(err, store.ErrClosed) { // an exporter may still be at it when the process stops
 			s.opts.Logger.Error("metrics without the numbers of threads", "error", err)
@@ -221,9 +221,9 @@ type counted struct {
 // long as counting took, so that at most a tenth of the time is spent on it.
 const keepCounts = 2 * time.Second
 
-// of returns the counts of the caller's tenant. Of several concurrent callers one
+// ofCaller returns the counts of the caller's tenant. Of several concurrent callers one
 // counts.
-func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
+func (n *counts) ofCaller(ctx context.Context, c *Call) (*count, error) {
 	own := n.tenant(c.Who.Tenant + "\x00" + c.Who.User)
 	select {
 	case own.turn <- struct{}{}:

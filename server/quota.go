@@ -120,8 +120,8 @@ func newQuotas(s *Server) *quotas {
 // on reports whether there are any quotas.
 func (q *quotas) on() bool { return q.own != nil || q.standard != Quota{} }
 
-// of returns the quota of a tenant.
-func (q *quotas) of(tenant string) Quota {
+// quotaOf returns the quota of a tenant.
+func (q *quotas) quotaOf(tenant string) Quota {
 	if q.own != nil {
 		return q.own.Of(tenant, q.standard)
 	}
@@ -216,7 +216,7 @@ func (l *load) settle() {
 // admit counts what a request is about to add, of which so many bytes are known, and
 // returns when it did, or refuses it. The request has reserved some before.
 func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, size, reserved int64) (at time.Time, err error) {
-	most := q.of(tenant)
+	most := q.quotaOf(tenant)
 	if most.Threads > 0 && g.Thread || most.Bytes > 0 {
 		q.await(ctx, tenant, func(threads, bytes int64) bool {
 			return g.Thread && most.Threads > 0 && threads >= most.Threads || most.Bytes > 0 && bytes >= most.Bytes
@@ -232,7 +232,7 @@ func (q *quotas) admit(ctx context.Context, tenant string, g threads.Growth, siz
 	defer q.mu.Unlock()
 	a, now := q.account(tenant), time.Now()
 	threads, bytes := a.used()
-	switch others := q.share.of(tenant, now); {
+	switch others := q.share.ofOthers(tenant, now); {
 	case g.Thread && most.Threads > 0 && threads >= most.Threads:
 		return at, a.refuse("threads", most.Threads, 0)
 	case most.Bytes > 0 && bytes >= most.Bytes:
@@ -266,7 +266,7 @@ func (a *account) used() (threads, bytes int64) {
 // it may have if the length is not known (-1). It returns how many there may be, and a
 // function to call with how many were written.
 func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int64) (room int64, done func(written int64), err error) {
-	most := q.of(tenant).Bytes
+	most := q.quotaOf(tenant).Bytes
 	if most == 0 {
 		return largest, func(int64) {}, nil
 	}
@@ -295,7 +295,7 @@ func (q *quotas) reserve(ctx context.Context, tenant string, length, largest int
 func (q *quotas) overBytes(tenant string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.account(tenant).refuse("bytes", q.of(tenant).Bytes, 0)
+	return q.account(tenant).refuse("bytes", q.quotaOf(tenant).Bytes, 0)
 }
 
 // openStream counts a stream until the returned function is called, or refuses it.
@@ -306,7 +306,7 @@ func (q *quotas) openStream(tenant string) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(tenant)
-	if most := q.of(tenant).Streams; most > 0 && a.streams+q.share.of(tenant, time.Now()).streams >= most {
+	if most := q.quotaOf(tenant).Streams; most > 0 && a.streams+q.share.ofOthers(tenant, time.Now()).streams >= most {
 		return nil, a.refuse("streams", most, time.Second)
 	}
 	a.streams++
@@ -459,6 +459,6 @@ func (q *quotas) tally(tenant string) (starts, streams int64) {
 	if a := q.tenants[tenant]; a != nil {
 		starts, streams = a.starts.sum(now), a.streams
 	}
-	others := q.share.of(tenant, now)
+	others := q.share.ofOthers(tenant, now)
 	return starts + others.starts.sum(now), streams + others.streams
 }

@@ -96,9 +96,9 @@ func (s *sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
 	return c
 }
 
-// of returns the session of a request. A page of another origin has none, and a
+// fromRequest returns the session of a request. A page of another origin has none, and a
 // script has to say that it writes.
-func (s *sessions) of(r *http.Request) (session, error) {
+func (s *sessions) fromRequest(r *http.Request) (session, error) {
 	cookies := r.CookiesNamed(s.cookie(r, "", 0).Name)
 	if len(cookies) == 0 || !ownPage(r) {
 		return session{}, api.ErrUnauthorized
@@ -143,7 +143,7 @@ func (s *Server) token(r *http.Request) string {
 		}
 		return token
 	}
-	v, err := s.sessions.of(r)
+	v, err := s.sessions.fromRequest(r)
 	if err != nil {
 		return ""
 	}
@@ -158,7 +158,7 @@ func (s *Server) letIn(r *http.Request) (*Principal, error) {
 			if len(r.Header.Values("Authorization")) > 0 || !errors.Is(err, api.ErrUnauthorized) {
 				return nil, err
 			}
-			v, none := s.sessions.of(r)
+			v, none := s.sessions.fromRequest(r)
 			if none != nil || s.opts.Local(withBearer(r, v.Token)) != nil {
 				return nil, err
 			}

@@ -166,7 +166,7 @@ var notReady = []struct {
 }
 
 func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.Stats, error) {
-	n, err := s.counts.of(ctx, c)
+	n, err := s.counts.ofCaller(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ type tally struct {
 // keepTally is how long a tally is kept that nobody asks for.
 const keepTally = 10 * time.Minute
 
-// of returns the tally of a tenant.
-func (l *tallies) of(tenant *threads.Tenant) *tally {
+// tallyOf returns the tally of a tenant.
+func (l *tallies) tallyOf(tenant *threads.Tenant) *tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -109,7 +109,7 @@ func (l *tallies) countThreads(ctx context.Context, rt *perdure.Runtime) (*count
 			n.add(&t, 1)
 		}
 	} else {
-		t := l.of(tenant)
+		t := l.tallyOf(tenant)
 		select {
 		case t.turn <- struct{}{}:
 			defer func() { <-t.turn }()

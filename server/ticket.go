@@ -50,7 +50,7 @@ type pass struct {
 	api.Identity
 }
 
-func (p *pass) over() bool { return !time.Now().Before(p.Ends) }
+func (p *pass) expired() bool { return !time.Now().Before(p.Ends) }
 
 // streamOf returns the thread whose events a request follows, "" for the tenant's
 // stream, and whether it is such a request.
@@ -152,7 +152,7 @@ func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (
 		return nil, "", errors.New("server: a ticket cannot be read")
 	}
 	switch {
-	case p.over():
+	case p.expired():
 		t.store.Delete(ctx, cell.Key, cell.Version) // if that fails, the sweep removes it
 		return nil, "", fmt.Errorf("%w: the ticket is too old", api.ErrUnauthorized)
 	case p.Cookie != cookie || p.Local || p.Stream != t.stream(p.Tenant, thread):
@@ -283,7 +283,7 @@ func (t *tickets) sweep(ctx context.Context) {
 			break
 		}
 		p := new(pass)
-		if json.Unmarshal(cell.Value, p) != nil || p.over() {
+		if json.Unmarshal(cell.Value, p) != nil || p.expired() {
 			t.store.Delete(ctx, cell.Key, cell.Version)
 		}
 		if seen++; seen == sweepAtATime {

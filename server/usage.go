@@ -12,7 +12,7 @@ func (s *Server) usageRoutes() { handle(s, api.UsageGet, s.getUsage) }
 // getUsage returns the counts of the caller's tenant, or of the one user that the
 // caller is limited to.
 func (s *Server) getUsage(ctx context.Context, c *Call, _ *api.Nothing) (*api.Usage, error) {
-	n, err := s.sums.of(ctx, c)
+	n, err := s.sums.ofCaller(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *Server) getUsage(ctx context.Context, c *Call, _ *api.Nothing) (*api.Us
 		return nil, err
 	}
 	u.Starts, u.Streams = s.quotas.tally(c.Who.Tenant)
-	u.Quota = s.quotas.of(c.Who.Tenant).bounds()
+	u.Quota = s.quotas.quotaOf(c.Who.Tenant).bounds()
 	return u, nil
 }
 

@@ -71,7 +71,7 @@ func (v *Verbs) Work(ctx context.Context, lease time.Duration) {
 	calmUntil, lookBy := time.Now(), time.Now().Add(seldom)
 	for {
 		if !time.Now().Before(lookBy) {
-			wait, err := w.look(ctx)
+			wait, err := w.findJobs(ctx)
 			if err != nil && ctx.Err() == nil {
 				if threads.IsUnusable(err) {
 					return
@@ -150,8 +150,8 @@ func (q *queued) wait() time.Duration {
 // gap returns the time between two threads.
 func (j *Job) gap() time.Duration { return time.Second / time.Duration(max(1, j.Rate)) }
 
-// look finds the jobs that nobody carries out, and returns when to look again.
-func (w *worker) look(ctx context.Context) (time.Duration, error) {
+// findJobs finds the jobs that nobody carries out, and returns when to look again.
+func (w *worker) findJobs(ctx context.Context) (time.Duration, error) {
 	var queue []queued
 	wait, served := seldom, map[string]uint64{}
 	for cell, err := range w.threads.Store.List(ctx, Prefix, "") {

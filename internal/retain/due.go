@@ -102,7 +102,7 @@ func (k *Keeper) candidates(ctx context.Context, t *threads.Tenant, status journ
 				return
 			}
 			rule := k.Rules.For(t.Name, s.Flow)
-			if rule == nil || rule.Forever || s.Moved != "" || !over(s.Changed(), rule.keeps(s.Status), now) {
+			if rule == nil || rule.Forever || s.Moved != "" || !elapsed(s.Changed(), rule.keeps(s.Status), now) {
 				continue
 			}
 			if s.Parent != "" {
@@ -146,7 +146,7 @@ func (k *Keeper) expired(ctx context.Context, t *threads.Tenant, now int64, afte
 				return
 			}
 			rule := k.Rules.For(t.Name, flow)
-			if rule == nil || rule.KeepArchived <= 0 || a.State != threads.InArchive || !over(a.At, rule.KeepArchived, now) {
+			if rule == nil || rule.KeepArchived <= 0 || a.State != threads.InArchive || !elapsed(a.At, rule.KeepArchived, now) {
 				continue
 			}
 			item := &Item{ID: a.ID, User: a.User, Flow: a.Flow, Status: a.Status, Updated: a.At, Action: ToExpire, Cursor: a.Cursor, members: []member{{a.ID, a.Seq}}}

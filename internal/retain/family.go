@@ -81,7 +81,7 @@ func (k *Keeper) examine(ctx context.Context, t *threads.Tenant, id string, now 
 	th := o.Thread
 	s := threads.Summarised(th)
 	rule := k.Rules.For(t.Name, s.Flow)
-	if rule == nil || rule.Forever || !rests(th) || !over(th.Time, rule.keeps(s.Status), now) {
+	if rule == nil || rule.Forever || !rests(th) || !elapsed(th.Time, rule.keeps(s.Status), now) {
 		return nil, nil
 	}
 	if young, err := k.isBack(ctx, o, rule, now); err != nil || young {
@@ -112,7 +112,7 @@ func (k *Keeper) isBack(ctx context.Context, o *threads.Opened, rule *Rule, now 
 		return false, nil
 	}
 	a, _, err := k.Threads.ReadArchived(ctx, o.Name)
-	return err == nil && a != nil && !over(a.Back, rule.keepsPrepared(), now), err
+	return err == nil && a != nil && !elapsed(a.Back, rule.keepsPrepared(), now), err
 }
 
 // hasParent reports whether the thread that spawned a child is in the store.
@@ -192,7 +192,7 @@ func (k *Keeper) dependent(ctx context.Context, by string, rule *Rule, now int64
 			item.skip(Pinned, t.ID)
 		}
 		return nil
-	case !rests(t) || !over(t.Time, rule.keeps(threads.StatusOf(t)), now) || a != nil && !over(a.Back, rule.keepsPrepared(), now):
+	case !rests(t) || !elapsed(t.Time, rule.keeps(threads.StatusOf(t)), now) || a != nil && !elapsed(a.Back, rule.keepsPrepared(), now):
 		item.skip(Child, t.ID)
 		return nil
 	}

@@ -90,9 +90,9 @@ func (rules Rules) interval(archive bool) time.Duration {
 	return every
 }
 
-// over reports whether a time has passed since something happened, both in
+// elapsed reports whether a time has passed since something happened, both in
 // microseconds.
-func over(since int64, d time.Duration, now int64) bool { return now-since >= d.Microseconds() }
+func elapsed(since int64, d time.Duration, now int64) bool { return now-since >= d.Microseconds() }
 
 // atLeast is how long threads stay that someone has prepared and not used yet: those
 // without a run, and those that were restored from the archive.

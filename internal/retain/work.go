@@ -165,7 +165,7 @@ func (w *worker) turn(ctx context.Context) (time.Duration, error) {
 	if err := h.Save(ctx); err != nil {
 		return 0, err
 	}
-	err = h.During(ctx, func(ctx context.Context) error { return w.look(ctx, h) })
+	err = h.During(ctx, func(ctx context.Context) error { return w.sweepAll(ctx, h) })
 	if errors.Is(err, duty.ErrLost) {
 		return 0, err
 	}
@@ -202,13 +202,13 @@ func (w *worker) encode() (value []byte, err error) {
 	return value, err
 }
 
-// look completes what another worker has left, and removes what is to be removed.
-func (w *worker) look(ctx context.Context, h *duty.Hold) error {
+// sweepAll completes what another worker has left, and removes what is to be removed.
+func (w *worker) sweepAll(ctx context.Context, h *duty.Hold) error {
 	left, archive, removed := []going(nil), false, 0
 	begun := time.Now()
 	w.change(func(st *State) {
 		left = slices.Clone(st.Page)
-		if every := w.Rules.interval(true); every > 0 && over(st.Vault, every, st.Begun) {
+		if every := w.Rules.interval(true); every > 0 && elapsed(st.Vault, every, st.Begun) {
 			archive, st.Vault = true, st.Begun
 		}
 	})

@@ -56,7 +56,7 @@ func Work(ctx context.Context, t *threads.Threads, lease time.Duration, cron Cro
 	for {
 		if !time.Now().Before(lookBy) {
 			wait := seldom
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			if err := w.readAll(ctx); err != nil && ctx.Err() == nil {
 				if threads.IsUnusable(err) {
 					return
 				}
@@ -121,8 +121,8 @@ type made struct {
 	err      error
 }
 
-// look reads all schedules.
-func (w *worker) look(ctx context.Context) error {
+// readAll reads all schedules.
+func (w *worker) readAll(ctx context.Context) error {
 	there := map[string]bool{}
 	for cell, err := range w.threads.Store.List(ctx, Prefix, "") {
 		if err != nil {

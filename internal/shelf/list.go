@@ -41,7 +41,7 @@ func (s *Shelf) List(ctx context.Context, ns []string, after string) iter.Seq2[*
 				switch {
 				case err != nil:
 					damaged = errors.Join(damaged, err)
-				case item.over():
+				case item.expired():
 					s.sweep(ctx, cell)
 				case !yield(item, nil):
 					return

@@ -202,14 +202,14 @@ func (s *Shelf) At(ctx context.Context, place string) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if item.over() {
+	if item.expired() {
 		s.sweep(ctx, cell)
 		return nil, ErrNotFound
 	}
 	return item, nil
 }
 
-func (i *Item) over() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
+func (i *Item) expired() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
 
 // sweep removes a cell whose time is over. If that fails, the next reader tries
 // again.

@@ -73,7 +73,7 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 			case r.Write == id:
 				put = item // an earlier try that is taken for lost
 				return nil
-			case !item.over():
+			case !item.expired():
 				old = item
 			}
 		}
@@ -165,7 +165,7 @@ func (s *Shelf) delete(ctx context.Context, name string, version store.Version) 
 		}
 		if version != "" && cell.Version != version {
 			item, _, err := s.parse(cell)
-			if err == nil && item.over() {
+			if err == nil && item.expired() {
 				return nil
 			}
 			return &ConflictError{Now: cell.Version}

@@ -100,7 +100,7 @@ func (c *Threads) CheckMoved(ctx context.Context) error {
 	if c.unmovedFor(MovedFresh) {
 		return nil
 	}
-	moved, err := c.look(ctx)
+	moved, err := c.readMark(ctx)
 	if moved != nil {
 		err = &fault.MovedError{To: moved.To}
 	}
@@ -116,7 +116,7 @@ func (c *Threads) CheckKept(ctx context.Context) error {
 	if c.unmovedFor(MovedKept) {
 		return nil
 	}
-	moved, err := c.look(ctx)
+	moved, err := c.readMark(ctx)
 	if moved != nil {
 		err = &fault.MovingError{To: moved.To}
 	}
@@ -130,9 +130,9 @@ func (c *Threads) unmovedFor(d time.Duration) bool {
 	return !c.unmoved.IsZero() && time.Since(c.unmoved) < d
 }
 
-// look returns the source's mark, nil if the store has not moved. If it has, the log
+// readMark returns the source's mark, nil if the store has not moved. If it has, the log
 // says so once: a worker would find nothing to do for ever.
-func (c *Threads) look(ctx context.Context) (*Copy, error) {
+func (c *Threads) readMark(ctx context.Context) (*Copy, error) {
 	began := time.Now()
 	m, err := ReadCopy(ctx, c.Store, MovedCell)
 	if err != nil {

@@ -51,14 +51,14 @@ func (q *Query) Selects(s Summary) bool {
 	}
 	within := func(at, since, before int64) bool { return at >= since && (before == 0 || at < before) }
 	return (q.User == "" || s.User == q.User) && (q.Flow == "" || s.Flow == q.Flow) &&
-		(q.Status == nil || s.Status == *q.Status) && (!q.waits() || s.Asks > 0 && s.Moved == "" && (q.Who == nil || s.Waits.of(q.Who))) &&
+		(q.Status == nil || s.Status == *q.Status) && (!q.waits() || s.Asks > 0 && s.Moved == "" && (q.Who == nil || s.Waits.isFor(q.Who))) &&
 		within(s.Changed(), q.Since, q.Before) && within(s.Created, q.CreatedSince, q.CreatedBefore)
 }
 
 func (q *Query) waits() bool { return q.Asks || q.Who != nil || q.Expiry }
 
-// of reports whether one of these people may answer an ask.
-func (w *Waits) of(who []string) bool {
+// isFor reports whether one of these people may answer an ask.
+func (w *Waits) isFor(who []string) bool {
 	return w == nil || slices.Contains(w.Who, "") || slices.ContainsFunc(who, func(name string) bool { return slices.Contains(w.Who, name) })
 }
 

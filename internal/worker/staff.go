@@ -95,7 +95,7 @@ func (s *Staff) Holder(ctx context.Context, id string) (Holder, error) {
 	if own {
 		return Holder{}, nil
 	}
-	leases, seen, err := s.look(ctx, func(l []lease.Worker, seen time.Time) bool {
+	leases, seen, err := s.living(ctx, func(l []lease.Worker, seen time.Time) bool {
 		return slices.ContainsFunc(l, func(w lease.Worker) bool { return w.ID == id && time.Since(seen) < w.Left })
 	})
 	for _, w := range leases {
@@ -106,9 +106,9 @@ func (s *Staff) Holder(ctx context.Context, id string) (Holder, error) {
 	return Holder{Gone: err == nil}, err
 }
 
-// look returns the leases of live workers, and when they were seen. Those seen last
+// living returns the leases of live workers, and when they were seen. Those seen last
 // are trusted for a moment if they will do.
-func (s *Staff) look(ctx context.Context, will func([]lease.Worker, time.Time) bool) ([]lease.Worker, time.Time, error) {
+func (s *Staff) living(ctx context.Context, will func([]lease.Worker, time.Time) bool) ([]lease.Worker, time.Time, error) {
 	s.mu.Lock()
 	leases, seen := s.leases, s.seen
 	s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *Staff) Unattended(ctx context.Context, run *journal.Run) string {
 	has := func(leases []lease.Worker, _ time.Time) bool {
 		return slices.ContainsFunc(infos(leases), func(w Info) bool { return w.has(run.Flow) })
 	}
-	leases, seen, err := s.look(ctx, has)
+	leases, seen, err := s.living(ctx, has)
 	if err != nil || has(leases, seen) { // an error: nobody knows
 		return ""
 	}

@@ -171,7 +171,7 @@ func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Durati
 			continue
 		}
 		// One that is not there, or cannot be read, may be the next time.
-		if own := f.look(ctx, child.ID); own != nil && !own.Status.Final() {
+		if own := f.runOf(ctx, child.ID); own != nil && !own.Status.Final() {
 			if f.staff.stands(own) {
 				return true, 0
 			}
@@ -187,8 +187,8 @@ func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Durati
 	return false, again
 }
 
-// look returns the run of a child as it is now, nil if that is not known.
-func (f *family) look(ctx context.Context, id string) *journal.Run {
+// runOf returns the run of a child as it is now, nil if that is not known.
+func (f *family) runOf(ctx context.Context, id string) *journal.Run {
 	o := f.known[id]
 	if o == nil {
 		name, err := f.tenant.Find(ctx, id)

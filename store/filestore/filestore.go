@@ -111,8 +111,8 @@ func (s *Store) change(ctx context.Context, check error, call func(e *engine) er
 	return call(s.engine)
 }
 
-// look runs a call that reads, although it may write to recover.
-func (s *Store) look(ctx context.Context, check error, call func(e *engine) error) error {
+// reading runs a call that reads, although it may write to recover.
+func (s *Store) reading(ctx context.Context, check error, call func(e *engine) error) error {
 	s.folder.gate.RLock()
 	defer s.folder.gate.RUnlock()
 	if err := s.usable(ctx); err != nil {
@@ -142,7 +142,7 @@ func (s *Store) Read(ctx context.Context, journalName string, after uint64) iter
 	return func(yield func(store.Entry, error) bool) {
 		var j *journal
 		var t tail
-		err := s.look(ctx, store.CheckName("journal", journalName), func(e *engine) (err error) {
+		err := s.reading(ctx, store.CheckName("journal", journalName), func(e *engine) (err error) {
 			j, t, err = e.view(journalName)
 			return err
 		})
@@ -171,7 +171,7 @@ func (s *Store) names(ctx context.Context, after string, next func(e *engine, af
 		for more, after := true, after; more; {
 			var names []string
 			var damage error
-			err := s.look(ctx, nil, func(e *engine) (err error) {
+			err := s.reading(ctx, nil, func(e *engine) (err error) {
 				names, damage, err = next(e, after)
 				return err
 			})
@@ -203,7 +203,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (c store.Cell, err error) {
-	err = s.look(ctx, store.CheckName("cell", key), func(e *engine) (err error) {
+	err = s.reading(ctx, store.CheckName("cell", key), func(e *engine) (err error) {
 		c, err = e.get(key)
 		return err
 	})

@@ -45,7 +45,7 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	}
 	if err != nil {
 		s.heads.forget(journal)
-		return 0, s.lost(ctx, journal, after, moved, err)
+		return 0, s.failedAppend(ctx, journal, after, moved, err)
 	}
 	s.heads.put(journal, next)
 	s.hub.Wake(journal)
@@ -84,10 +84,10 @@ func (s *Store) move(ctx context.Context, journal string, h head) (store.Cell, e
 	return there, nil
 }
 
-// lost returns the error of an append that failed with err after its checks. A
+// failedAppend returns the error of an append that failed with err after its checks. A
 // conflict may be due to the tombstone of a drop, and then the batch that was
 // moved has to be removed again.
-func (s *Store) lost(ctx context.Context, journal string, after uint64, moved store.Cell, err error) error {
+func (s *Store) failedAppend(ctx context.Context, journal string, after uint64, moved store.Cell, err error) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("kvstore: append to journal %q after %d: %w", journal, after, err)
 	}

@@ -45,7 +45,7 @@ func (s *Store) read(ctx context.Context, journal string, after uint64, yield fu
 	places := []place{h.place}
 	for oldest := newest; oldest.start > after+1; {
 		if len(oldest.index) == 0 {
-			return s.lost(ctx, journal, oldest.start-1, places[len(places)-1])
+			return s.missing(ctx, journal, oldest.start-1, places[len(places)-1])
 		}
 		for _, p := range oldest.index {
 			if p.last <= after {
@@ -69,7 +69,7 @@ func (s *Store) read(ctx context.Context, journal string, after uint64, yield fu
 				return err
 			}
 			if next != 0 && a.start != next || next == 0 && a.start > after+1 {
-				return s.lost(ctx, journal, max(next, after+1), places[i])
+				return s.missing(ctx, journal, max(next, after+1), places[i])
 			}
 			for j, data := range a.entries {
 				seq := a.start + uint64(j)
@@ -116,11 +116,11 @@ func (s *Store) getAppend(ctx context.Context, journal string, p place) (*append
 	m, err := s.get(ctx, p.at)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, s.lost(ctx, journal, p.last, p)
+		return nil, s.missing(ctx, journal, p.last, p)
 	case err != nil:
 		return nil, err
 	case m.Subject != subject:
-		return nil, s.lost(ctx, journal, p.last, p)
+		return nil, s.missing(ctx, journal, p.last, p)
 	}
 	kind, body, err := unseal(subject, m.Data)
 	var a *appended
@@ -136,9 +136,9 @@ func (s *Store) getAppend(ctx context.Context, journal string, p place) (*append
 	return a, nil
 }
 
-// lost returns the error of an append that is not in the stream: the journal may have
+// missing returns the error of an append that is not in the stream: the journal may have
 // been dropped meanwhile.
-func (s *Store) lost(ctx context.Context, journal string, seq uint64, p place) error {
+func (s *Store) missing(ctx context.Context, journal string, seq uint64, p place) error {
 	if h, _, err := s.load(ctx, journal); err == nil && h.dropped {
 		return store.WasDropped(journal)
 	}

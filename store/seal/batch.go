@@ -117,7 +117,7 @@ type tx struct {
 func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	sealed, err := t.s.lockCell(key, value)
 	if err != nil {
-		return "", t.over(err)
+		return "", t.rollBack(err)
 	}
 	return t.Tx.Put(ctx, key, sealed, prev)
 }
@@ -136,11 +136,11 @@ func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
 		return box, err
 	})
 	t.left = t.joined && err == nil
-	return last, t.over(err)
+	return last, t.rollBack(err)
 }
 
-// over ends the transaction if err says that it is over.
-func (t *tx) over(err error) error {
+// rollBack ends the transaction if err says that it is over.
+func (t *tx) rollBack(err error) error {
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		_ = t.Tx.Rollback()
 	}

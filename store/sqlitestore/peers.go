@@ -191,8 +191,8 @@ func (p *peers) address(open *os.File, name string) string {
 	return shortPath(open, name)
 }
 
-// look connects to the handles that have come since the last call.
-func (p *peers) look() {
+// connectNew connects to the handles that have come since the last call.
+func (p *peers) connectNew() {
 	now := time.Now()
 	if now.Sub(p.looked) < lookPace {
 		return
@@ -319,7 +319,7 @@ func (p *peers) receive(conn net.Conn) {
 func (p *peers) wake(batch []*request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look()
+	p.connectNew()
 	for _, to := range p.to {
 		to.wake(batch)
 	}
@@ -329,7 +329,7 @@ func (p *peers) wake(batch []*request) {
 func (p *peers) cast(topic string, message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look()
+	p.connectNew()
 	for _, to := range p.to {
 		to.cast(topic, message)
 	}

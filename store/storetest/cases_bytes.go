@@ -158,7 +158,7 @@ func oddNames() []string {
 
 // of is what the cases write under a name: plain text, since odd bytes are
 // another clause.
-func of(name string) string { return fmt.Sprintf("of %x", name) }
+func contentOf(name string) string { return fmt.Sprintf("of %x", name) }
 
 var nameCases = []testCase{
 	{"names/journals", `Journal names of any bytes neither collide nor escape: each names its own journal and is enumerated as it was given.`,
@@ -166,10 +166,10 @@ var nameCases = []testCase{
 			s := k.open()
 			names := oddNames()
 			for _, name := range names {
-				k.append(s, name, 0, of(name))
+				k.append(s, name, 0, contentOf(name))
 			}
 			for _, name := range names {
-				k.holds(s, name, of(name))
+				k.holds(s, name, contentOf(name))
 			}
 			slices.Sort(names)
 			if got := k.names(s, ""); !slices.Equal(got, names) {
@@ -185,7 +185,7 @@ var nameCases = []testCase{
 			}
 			for _, name := range names {
 				if name != "a" { // which others begin with
-					k.holds(s, name, of(name))
+					k.holds(s, name, contentOf(name))
 				}
 			}
 		}},
@@ -196,10 +196,10 @@ var nameCases = []testCase{
 			names := oddNames()
 			versions := map[string]store.Version{}
 			for _, name := range names {
-				versions[name] = k.put(s, name, of(name), "")
+				versions[name] = k.put(s, name, contentOf(name), "")
 			}
 			for _, name := range names {
-				if got := k.value(s, name); got != of(name) {
+				if got := k.value(s, name); got != contentOf(name) {
 					k.Errorf("cell %.40q holds %.40q", name, got)
 				}
 			}
@@ -209,7 +209,7 @@ var nameCases = []testCase{
 			}
 			k.delete(s, "a", versions["a"]) // which others begin with
 			for _, name := range names {
-				if name != "a" && k.value(s, name) != of(name) {
+				if name != "a" && k.value(s, name) != contentOf(name) {
 					k.Errorf("deleting a changed the cell %.40q", name)
 				}
 			}

@@ -264,7 +264,7 @@ var listCases = []testCase{
 			keys := []string{"a", "a/", "a/1", "a/10", "a/2", "a/B", "a/_", "a/b", "a/é", "a/\xff", "a/\xff\xff", "a0", "aa", "b", "p%", "p%x", "p_", "p_x", "pax", "p*", "p*x", "p?x", "\x00", "\x00\x01", "\xff", "\xff\xff"}
 			versions := map[string]store.Version{}
 			for _, key := range keys {
-				versions[key] = k.put(s, key, of(key), "")
+				versions[key] = k.put(s, key, contentOf(key), "")
 			}
 			slices.Sort(keys)
 			check := func(prefix, after string) {
@@ -290,7 +290,7 @@ var listCases = []testCase{
 				}
 			}
 			for cell, err := range s.List(k.ctx, "", "") {
-				if err != nil || string(cell.Value) != of(cell.Key) || cell.Version != versions[cell.Key] {
+				if err != nil || string(cell.Value) != contentOf(cell.Key) || cell.Version != versions[cell.Key] {
 					k.Fatalf("List yields %q with value %q and version %q, %v; want version %q", cell.Key, cell.Value, cell.Version, err, versions[cell.Key])
 				}
 			}

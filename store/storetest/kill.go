@@ -279,7 +279,7 @@ func (k *killer) check(lives []*life, behind uint64) {
 			k.Errorf("after life %d: Close: %v", len(k.lives), err)
 		}
 	}()
-	k.look(s, lives, behind)
+	k.compare(s, lives, behind)
 	if behind == 0 {
 		k.names(s)
 	}

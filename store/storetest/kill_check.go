@@ -87,8 +87,8 @@ func (l *life) forget() {
 	}
 }
 
-// look compares the store with what these lives said.
-func (k *killer) look(s store.Store, lives []*life, behind uint64) {
+// compare compares the store with what these lives said.
+func (k *killer) compare(s store.Store, lives []*life, behind uint64) {
 	for _, l := range lives {
 		for writer := range l.calls {
 			k.journal(s, ownJournal(l.number, writer), 0)

@@ -243,7 +243,7 @@ type glimpsed struct {
 	looks  int32
 }
 
-func (g *glimpsed) look() {
+func (g *glimpsed) glimpse() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.looks--; g.looks < 0 {
@@ -253,13 +253,13 @@ func (g *glimpsed) look() {
 
 // Done implements context.Context.
 func (g *glimpsed) Done() <-chan struct{} {
-	g.look()
+	g.glimpse()
 	return g.Context.Done()
 }
 
 // Err implements context.Context.
 func (g *glimpsed) Err() error {
-	g.look()
+	g.glimpse()
 	return g.Context.Err()
 }
 

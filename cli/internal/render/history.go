@@ -126,9 +126,9 @@ func (h *History) run(r *runTree, e *perdure.Event) bool {
 			r.output = e.Value
 		}
 	case "cancel":
-		r.notes = append(r.notes, note{e.Time, "cancelled" + by(e)})
+		r.notes = append(r.notes, note{e.Time, "cancelled" + author(e)})
 	case "paused", "resumed", "retried":
-		r.notes = append(r.notes, note{e.Time, e.Kind + by(e)})
+		r.notes = append(r.notes, note{e.Time, e.Kind + author(e)})
 	case "planned":
 	default:
 		return false
@@ -173,7 +173,7 @@ func (h *History) step(r *runTree, e *perdure.Event) {
 	case "asked":
 		n.status, n.ask, n.note = "waits", e.Ask, e.Name
 	case "answered":
-		n.status, n.ask, n.note = "done", "", strings.TrimSpace(strings.Join([]string{"answered", e.Decision, Brief(e.Value)}, " "))+by(e)
+		n.status, n.ask, n.note = "done", "", strings.TrimSpace(strings.Join([]string{"answered", e.Decision, Brief(e.Value)}, " "))+author(e)
 	case "expired":
 		n.status, n.ask, n.note = "done", "", "nobody answered in time"
 	case "progress":
@@ -214,8 +214,8 @@ func (h *History) worker(id string) int {
 	return i
 }
 
-// by says who did something, and why.
-func by(e *perdure.Event) string {
+// author says who did something, and why.
+func author(e *perdure.Event) string {
 	text := ""
 	if e.By != "" {
 		text = " by " + safe.Line(e.By)

@@ -143,7 +143,7 @@ func (v *View) event(e *perdure.Event) (todos bool) {
 			}
 		}
 	case "answered":
-		v.detail(terminal.Green, "✓", "answered "+e.Decision+" "+Brief(e.Value)+by(e))
+		v.detail(terminal.Green, "✓", "answered "+e.Decision+" "+Brief(e.Value)+author(e))
 	case "expired":
 		v.note(terminal.Amber, "!", "nobody answered "+e.Path+" in time")
 	case "emitted":
@@ -157,7 +157,7 @@ func (v *View) event(e *perdure.Event) (todos bool) {
 	case "waiting":
 		v.detail(terminal.Amber, "…", e.Path+" waits for "+e.Name+" "+e.Child)
 	case "paused", "resumed", "retried", "cancel":
-		v.note(terminal.Amber, "!", e.Kind+by(e))
+		v.note(terminal.Amber, "!", e.Kind+author(e))
 	case "blocked", "quarantined", "problem":
 		v.note(terminal.Red, "!", e.Kind+": "+e.Error+e.Reason)
 	}

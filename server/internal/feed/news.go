@@ -133,7 +133,7 @@ func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 	var failed error
 	for range rt.Watch(ctx) {
 		begin := time.Now()
-		if failed = n.look(ctx, &changes, first); failed != nil {
+		if failed = n.update(ctx, &changes, first); failed != nil {
 			break
 		}
 		if first {
@@ -165,8 +165,8 @@ func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 	}
 }
 
-// look reports how the list differs from what is known.
-func (n *News) look(ctx context.Context, c *Changes[perdure.Summary], first bool) error {
+// update reports how the list differs from what is known.
+func (n *News) update(ctx context.Context, c *Changes[perdure.Summary], first bool) error {
 	return c.Look(ctx, func(was *perdure.Summary, now perdure.Summary) {
 		if first || was != nil && reflect.DeepEqual(*was, now) {
 			return

@@ -279,9 +279,9 @@ func (t *Tail) CaughtUp(f *Frame) {
 	}
 }
 
-// over reports whether the event that deltas of an attempt announce has been
+// isRecorded reports whether the event that deltas of an attempt announce has been
 // recorded. The mutex is held.
-func (t *Tail) over(s step, attempt int) bool {
+func (t *Tail) isRecorded(s step, attempt int) bool {
 	return t.void[step{s.run, ""}] > 0 || t.void[s] >= max(attempt, 1)
 }
 
@@ -325,7 +325,7 @@ func (t *Tail) Take(e *Ear, used []Deltas) []Deltas {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := slices.DeleteFunc(e.queue, func(d Deltas) bool { return t.over(d.step, d.attempt) })
+	taken := slices.DeleteFunc(e.queue, func(d Deltas) bool { return t.isRecorded(d.step, d.attempt) })
 	e.queue, e.size = used[:0], 0
 	return taken
 }
@@ -343,7 +343,7 @@ func (t *Tail) tell(d *engine.Delta, line []byte) {
 	s := step{d.Run, d.Path}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over(s, d.Attempt) || d.Pass < t.speaks { // or another worker has taken over
+	if t.isRecorded(s, d.Attempt) || d.Pass < t.speaks { // or another worker has taken over
 		return
 	}
 	t.speaks = d.Pass
