@@ -17,12 +17,12 @@ help: ## list the targets
 SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-empty-pkg -- -ldflags=-s
 
 # Sweeps over crashes, cuts, damage and sizes do one thing at a time, and the race detector makes them
-# nine times slower; tests of whole programs, of wrappers and of stores over kvstore get three times
-# slower. make test runs these without it, make races with it. CI does both.
-SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|SeedWasm|HostileModel|OfRandomFlows|UpToTheLimit
-SWEPT_IN := ./agent ./docs/guide ./examples/procurement ./examples/research ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./llm/llmtest ./perduretest ./server ./store/filestore ./store/kvstore
+# nine times slower; tests of whole programs, and of stores that are libraries or wrappers, get three
+# times slower. make test runs these without it, make races with it. CI does both.
+SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|SeedWasm|HostileModel|OfRandomFlows|UpToTheLimit|FailureInRecovery|BackupIsOneMoment|LimitsAreBy|^FuzzRequest|StalledReader|OfBodies|ReadersChangeBetween|RotatedFiles|TestUsage|QuotaOfStreams
+SWEPT_IN := ./agent ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./perduretest ./server ./store/kvstore
 
-PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./examples/approval ./examples/research/run ./examples/story ./internal/cluster ./store/s3store ./store/seal ./store/storetest ./store/upstashstore
+PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./docs/guide ./examples/approval ./examples/procurement ./examples/research ./examples/research/run ./examples/story ./internal/cluster ./llm/llmtest ./store/filestore ./store/natsstore ./store/s3store ./store/seal ./store/sqlitestore ./store/storetest ./store/upstashstore
 
 # Whoever starts several of them at once builds it first: Go may write it while the other runs it.
 .PHONY: gotestsum
@@ -35,7 +35,7 @@ test: lint gotestsum $(if $(CI),ts) ## all checks and all tests in a short form,
 	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-swept test-others # each waits much of its time
 
 test-programs:
-	$(SUM) -p 2 -short -vet=off -timeout 30m $(PROGRAMS)
+	$(SUM) -p 3 -short -vet=off -timeout 30m $(PROGRAMS)
 
 test-swept:
 	$(SUM) -p 3 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
@@ -52,7 +52,7 @@ races: ## what make test runs without the race detector, with it
 .PHONY: check
 check: ## for the daily loop: vet, and the tests that start no programs and sweep over nothing, without the race detector
 	$(GO) vet ./...
-	$(GO) test -ldflags=-s -short -vet=off -skip '$(SWEPT)|Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/)
+	$(GO) test -p 8 -ldflags=-s -short -vet=off -skip '$(SWEPT)|Kill|PowerCut|Browser|RealClients|WebInterface|EveryBitFlip' $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /internal/cluster -e /examples/ | sort -r) # the stores wait most: they begin first
 
 # Tests that have a short form and take a few seconds or more in the usual one.
 WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|Cancel|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte|HostileToolOutput|NoSpellingOfAPath|LargeStateFile|ListsAfterACrash|WritersOfOneSummary|PostMortemIsBounded|RebuildThatDies
@@ -156,7 +156,7 @@ vet-peers: ## vet the module of bench-peers, which no other target builds
 	cd bench/peers && CGO_ENABLED=0 $(GO) vet ./...
 
 .PHONY: torture
-torture: ## the long sweeps, tens of minutes
+torture: ## everything in its longest form, for most of a day
 	PERDURE_TORTURE=1 $(GO) test $(RACE) -timeout 120m -count=1 ./...
 
 .PHONY: fuzz
