@@ -36,3 +36,6 @@ func LookOnce(t *testing.T) {
 	presencePace = time.Hour
 	t.Cleanup(func() { presencePace = before })
 }
+
+// SettledAfter returns after what time a handle that listens polls rarely.
+func SettledAfter() time.Duration { return 2*presencePace + 2*newInterval }

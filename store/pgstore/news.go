@@ -27,6 +27,7 @@ type news struct {
 
 	kick chan struct{} // holds one: there is something to tell
 	join chan struct{} // holds one: there is another transaction in open
+	pace chan struct{} // holds one: up has changed, and with it how often to poll
 
 	mu    sync.Mutex
 	names map[string]struct{} // to tell
@@ -69,7 +70,7 @@ const (
 )
 
 func newNews(s *Store, listen *pgx.ConnConfig, g *gate) *news {
-	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, gate: g, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), known: make(chan struct{}), names: map[string]struct{}{}, open: map[string][]string{}}
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:12], listen: listen, gate: g, kick: make(chan struct{}, 1), join: make(chan struct{}, 1), pace: make(chan struct{}, 1), known: make(chan struct{}), names: map[string]struct{}{}, open: map[string][]string{}}
 	n.ended.Go(n.tell)
 	n.ended.Go(n.follow)
 	return n
@@ -329,9 +330,9 @@ func (n *news) hearOnce(ctx context.Context) bool {
 		return false
 	}
 	n.pid.Store(c.PgConn().PID())
-	n.up.Store(time.Now().UnixNano())
+	n.listens(time.Now().UnixNano())
 	defer n.pid.Store(0)
-	defer n.up.Store(0)
+	defer n.listens(0)
 	n.s.WakeAll() // for what was told before
 	// Those who saw that nobody listens look again after this time at the latest.
 	time.AfterFunc(presencePace, n.beKnown)
@@ -347,6 +348,12 @@ func (n *news) hearOnce(ctx context.Context) bool {
 		}
 		n.told(senders, note.Payload)
 	}
+}
+
+// listens notes since when the connection listens, 0 if it does not.
+func (n *news) listens(since int64) {
+	n.up.Store(since)
+	ring(n.pace)
 }
 
 // deaf says why the handle does not listen, "" if it does, or nobody has asked it to.

@@ -54,7 +54,8 @@ func TestNotifications(t *testing.T) {
 		if n < next {
 			return
 		}
-		if next = n + 1; n == 10 { // the connection that listens is lost
+		if next = n + 1; n == 10 { // the connection that listens is lost, when it is no longer new
+			time.Sleep(pgstore.SettledAfter())
 			admin(t, url2(url), "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 		}
 		if _, err := store.AppendOnce(t.Context(), writer, "j", uint64(n), []byte("x"+string(rune('a'+n)))); err != nil {

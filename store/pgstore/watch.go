@@ -79,6 +79,7 @@ func (n *news) poll() {
 		select {
 		case <-n.s.life.Done():
 			return
+		case <-n.pace: // what it waits for may be too late now
 		case <-wait.C:
 		}
 		began := time.Now()

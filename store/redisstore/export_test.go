@@ -14,6 +14,9 @@ func StopPolling(t *testing.T) {
 	t.Cleanup(func() { calmInterval = calm }) // after they are closed
 }
 
+// SettledAfter is after what time a handle that listens polls rarely.
+const SettledAfter = 2*quietTime + 2*newInterval
+
 // RewriteSoon lets drops ask for a rewrite at once. Call it before stores are opened.
 func RewriteSoon(t *testing.T) {
 	before := rewritePace

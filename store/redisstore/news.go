@@ -18,6 +18,7 @@ type news struct {
 	s    *Store
 	id   string        // of this handle, which does not need its own news
 	kick chan struct{} // holds one: there is something to tell
+	pace chan struct{} // holds one: up has changed, and with it how often to poll
 
 	mu    sync.Mutex
 	names map[string]struct{} // to tell
@@ -50,7 +51,7 @@ const (
 )
 
 func newNews(s *Store) *news {
-	n := &news{s: s, began: time.Now(), id: rand.Text()[:idSize], kick: make(chan struct{}, 1), names: map[string]struct{}{}}
+	n := &news{s: s, began: time.Now(), id: rand.Text()[:idSize], kick: make(chan struct{}, 1), pace: make(chan struct{}, 1), names: map[string]struct{}{}}
 	n.ended.Go(n.tell)
 	return n
 }
@@ -194,7 +195,7 @@ func (n *news) hearOnce(ctx context.Context) bool {
 			}
 		}
 	}()
-	defer n.up.Store(0)
+	defer n.listens(0)
 	for {
 		told, err := channel.ReceiveTimeout(ctx, 3*pingPace)
 		if err != nil {
@@ -203,12 +204,18 @@ func (n *news) hearOnce(ctx context.Context) bool {
 		}
 		switch told := told.(type) {
 		case *redis.Subscription:
-			n.up.Store(time.Now().UnixNano())
+			n.listens(time.Now().UnixNano())
 			n.s.WakeAll() // for what was told before
 		case *redis.Message:
 			n.told(told.Payload)
 		}
 	}
+}
+
+// listens notes since when the handle listens, 0 if it does not.
+func (n *news) listens(since int64) {
+	n.up.Store(since)
+	ring(n.pace)
 }
 
 // told reads a message, and ignores what it cannot read: others may use the channel.

@@ -34,7 +34,8 @@ func TestNotifications(t *testing.T) {
 		if n < next {
 			continue
 		}
-		if next = n + 1; n == 10 {
+		if next = n + 1; n == 10 { // the connection that listens is lost, when it is no longer new
+			time.Sleep(redisstore.SettledAfter)
 			admin(t, server.URL, "CLIENT KILL TYPE pubsub")
 		}
 		if _, err := store.AppendOnce(ctx, writer, "j", uint64(n), fmt.Appendf(nil, "entry %d", n)); err != nil {
