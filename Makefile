@@ -17,32 +17,33 @@ help: ## list the targets
 SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-empty-pkg -- -ldflags=-s
 
 # Sweeps over crashes, cuts, damage and sizes do one thing at a time, and the race detector makes them
-# nine times slower; tests of whole programs, and of stores that are libraries or wrappers, get three
-# times slower. make test runs these without it, make races with it. CI does both.
-SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|SeedWasm|HostileModel|OfRandomFlows|UpToTheLimit|FailureInRecovery|BackupIsOneMoment|LimitsAreBy|^FuzzRequest|StalledReader|OfBodies|ReadersChangeBetween|RotatedFiles|TestUsage|QuotaOfStreams
-SWEPT_IN := ./agent ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/lifecycle ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./perduretest ./server ./store/kvstore
+# nine times slower; tests of whole programs, of stores that are libraries or wrappers, and of what has
+# no goroutines get three times slower. make test runs these without it, make races with it. CI does both.
+SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|^TestSeed|Matrix|^TestKeys$$|WithoutReadNothing|SeeEachOthers|MediaAreKept|InterruptedImport|MovedLines|MovedEntry|DeadImports|HostileModel|OfRandomFlows|UpToTheLimit|FailureInRecovery|BackupIsOneMoment|LimitsAreBy|^FuzzRequest|StalledReader|OfBodies|ReadersChangeBetween|RotatedFiles|TestUsage|QuotaOfStreams
+SWEPT_IN := ./internal/lifecycle ./server ./agent ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./perduretest ./store/kvstore
 
-PROGRAMS := ./cli ./cmd/perdure ./cmd/perdure-cluster ./docs/guide ./examples/approval ./examples/procurement ./examples/research ./examples/research/run ./examples/story ./internal/cluster ./llm/llmtest ./store/filestore ./store/natsstore ./store/s3store ./store/seal ./store/sqlitestore ./store/storetest ./store/upstashstore
+PROGRAMS := ./cmd/perdure ./cli ./cmd/perdure-cluster ./api ./cron ./docs/guide ./examples/approval ./examples/procurement ./examples/research ./examples/research/run ./examples/story ./internal/cluster ./internal/explain ./internal/safe ./internal/schema ./llm/llmtest ./store/filestore ./store/natsstore ./store/s3store ./store/seal ./store/sqlitestore ./store/storetest ./store/upstashstore
 
 # Whoever starts several of them at once builds it first: Go may write it while the other runs it.
 .PHONY: gotestsum
 gotestsum:
 	@$(GO) tool $(TOOLS) -n gotestsum >/dev/null
 
-# In CI, tests that cannot run fail, so what they need is built first.
+# What takes longest begins first: each waits much of its time.
 .PHONY: test test-programs test-swept test-others
-test: lint gotestsum $(if $(CI),ts) ## all checks and all tests in a short form, with the race detector but for sweeps and programs
-	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-swept test-others # each waits much of its time
+test: lint gotestsum ## all checks and all tests in a short form, with the race detector but for sweeps and programs
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-swept test-others
 
 test-programs:
-	$(SUM) -p 3 -short -vet=off -timeout 30m $(PROGRAMS)
+	$(SUM) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
 
 test-swept:
 	$(SUM) -p 3 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
 
-test-others:
-	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
+# In CI, tests that cannot run fail, so what they need is built first.
+test-others: $(if $(CI),ts)
+	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m ./internal/proof ./store/pgstore ./agent/mcptool $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
 
 .PHONY: races
 races: ## what make test runs without the race detector, with it
