@@ -36,7 +36,7 @@ func TestAPortWithoutAServer(t *testing.T) {
 					go io.Copy(io.Discard, c)
 				}
 			}()
-			p := &place{t: t, flags: []string{"--server", "http://" + l.Addr().String()}, setUp: func(a *app) { a.conn.Patience = [2]time.Duration{1, 20 * time.Millisecond} }}
+			p := &place{t: t, flags: []string{"--server", "http://" + l.Addr().String()}, setUp: func(a *app) { a.conn.Patience = [2]time.Duration{1, 500 * time.Millisecond} }} // enough to connect on a busy machine
 			for _, args := range []string{"threads", "run echo x", "events t -f", "verify t", "answer a --approve"} {
 				r := p.run("", strings.Fields(args)...).want(exit.Unavailable, "does not answer as a Perdure server does")
 				if strings.Count(r.err, "\n") != 1 {
