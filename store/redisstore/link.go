@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
@@ -39,10 +38,7 @@ func (l *link) connect(address string) *redis.Client {
 	o := *l.options
 	o.Addr = address
 	if o.TLSConfig != nil {
-		host, _, _ := net.SplitHostPort(address)
-		o.TLSConfig = o.TLSConfig.Clone()
-		o.TLSConfig.ServerName = host
-		o.TLSConfig.MinVersion = max(o.TLSConfig.MinVersion, tls.VersionTLS12)
+		o.TLSConfig = towards(address, o.TLSConfig)
 	}
 	return redis.NewClient(&o)
 }

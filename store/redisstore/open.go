@@ -103,7 +103,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, store.ErrUnavailable) {
-			if wrong := wrongScheme(ctx, config.Addr, config.TLSConfig != nil); wrong != nil {
+			if wrong := wrongScheme(ctx, config.Addr, config.TLSConfig); wrong != nil {
 				err = wrong
 			}
 		}

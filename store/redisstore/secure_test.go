@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -87,6 +88,43 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%v, want %v and %q", err, c.want, c.says)
 			}
 		})
+	}
+}
+
+// TestARefusalThatIsLost resets the first connection, as a server does that refuses a client
+// which writes meanwhile: Open still says what the server refuses.
+func TestARefusalThatIsLost(t *testing.T) {
+	cert, key := authority(t, t.TempDir(), "server")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for first := true; ; first = false {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			strict := config.Clone()
+			if !first {
+				strict.ClientAuth = tls.RequireAndVerifyClientCert
+			}
+			_ = tls.Server(conn, strict).Handshake()
+			if first {
+				_ = conn.(*net.TCPConn).SetLinger(0)
+			}
+			conn.Close()
+		}
+	}()
+	_, err = redisstore.Open(t.Context(), "rediss://"+l.Addr().String()+"?ca="+cert, redisstore.Options{Timeout: 5 * time.Second})
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "&cert=FILE") {
+		t.Errorf("Open = %v, want ErrInvalid and &cert=FILE", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -40,6 +41,32 @@ func secure(config *tls.Config, q url.Values) error {
 			return fmt.Errorf("%w: redisstore: cert= and key= in the URL: %w", store.ErrInvalid, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// towards returns the settings of TLS for a server.
+func towards(address string, config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	return config
+}
+
+// unwelcome returns an error if a server refuses what TLS tells it of the client. It only
+// listens: with TLS 1.3 the refusal comes after the handshake, and is lost if the client
+// writes when the server has gone.
+func unwelcome(ctx context.Context, address string, config *tls.Config) error {
+	conn, err := (&tls.Dialer{Config: towards(address, config)}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		defer conn.Close()
+		if end, ok := ctx.Deadline(); ok {
+			_ = conn.SetReadDeadline(end)
+		}
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if why := insecure(err); why != "" {
+		return fmt.Errorf("%w: redisstore: %s: %w", store.ErrInvalid, why, err)
 	}
 	return nil
 }
