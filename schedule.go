@@ -117,7 +117,7 @@ type Schedule struct {
 	Next    []time.Time `json:"next" jsonschema:"the next five firings, in its time zone; none: it has ended"`
 	Queued  []time.Time `json:"queued,omitempty" jsonschema:"firings that wait for the end of the last run"`
 	Fired   int         `json:"fired" jsonschema:"how many runs it has started, without those by hand"`
-	Recent  []Firing    `json:"recent,omitempty" jsonschema:"what came of the last 20 firings, newest first"`
+	Recent  []Firing    `json:"recent,omitempty" jsonschema:"outcomes of the last 20 firings, newest first"`
 	Error   string      `json:"error,omitempty" jsonschema:"why the next firing, which is due, cannot be made"`
 	Since   time.Time   `json:"since,omitzero" jsonschema:"since when that is so"`
 }

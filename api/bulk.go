@@ -45,7 +45,7 @@ var (
 	BulkPlan = define[BulkRequest, perdure.BulkPlan]("bulk.plan", "POST /v1/bulk/plan", ScopeRead,
 		"show what a bulk job would find now", doc("It changes nothing."))
 	BulkStart = define[StartBulk, perdure.Bulk]("bulk.start", "POST /v1/bulk", ScopeRun,
-		"do one thing to all threads that a filter selects, in the background", status(http.StatusAccepted),
+		"apply one change to all threads that a filter selects, in the background", status(http.StatusAccepted),
 		doc("It needs the scope that the verb needs for one thread: admin for erase, archive and export, which writes files to the archive. Threads that are created or change after the job began are left alone, except that a cancel is for threads that change too. A thread that fails is reported and does not stop the others. A tenant, and each user of it, may have 20 jobs that are running or wait for a worker. If there are more than workers carry out at a time, tenants, users and jobs take turns."))
 	BulksList = define[Nothing, BulkList]("bulk.list", "GET /v1/bulk", ScopeRead,
 		"list bulk jobs", doc("It returns all of them, the newest first. Those that have ended are known for 30 days."))

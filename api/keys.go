@@ -34,8 +34,8 @@ type Rotation struct {
 var (
 	KeysList = define[Nothing, KeyList]("keys.list", "GET /v1/keys", ScopeAdmin,
 		"count what is sealed with which key",
-		doc("Counts the data keys of a sealed store, and the credentials that PERDURE_KEYS seals, of\nall tenants, by the key that they need. A key that is not needed can be removed from\nthe rings of all processes."))
+		doc("Counts the data keys of a sealed store, and the credentials that PERDURE_KEYS seals, of all tenants, by the key that they need. A key that is not needed can be removed from the rings of all processes."))
 	KeysRotate = define[RotateKeys, Rotation]("keys.rotate", "POST /v1/keys/rotate", ScopeAdmin,
 		"seal everything with the current keys",
-		doc("Does a part of the work and says where the next one begins; repeat it until there is\nnone. It can be interrupted anywhere, and begun again."))
+		doc("Does a part of the work and says where the next one begins; repeat it until there is none. It can be interrupted anywhere, and begun again."))
 )

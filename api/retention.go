@@ -73,7 +73,7 @@ func FormatAge(d time.Duration) string {
 	return d.String()
 }
 
-// Retention says how long threads are kept, and what came of it.
+// Retention says how long threads are kept, and how many have gone.
 type Retention struct {
 	Rules []RetentionRule `json:"rules" jsonschema:"of this server: the first that fits a thread counts"`
 	perdure.RetentionStatus
@@ -101,9 +101,9 @@ type SeeThread struct {
 // Operations on what is kept.
 var (
 	RetentionGet = define[Nothing, Retention]("retention.get", "GET /v1/retention", ScopeRead,
-		"show how long threads are kept, and what came of it")
+		"show how long threads are kept, and how many have gone")
 	RetentionDue = define[ListDue, DuePage]("retention.due", "GET /v1/retention/due", ScopeRead,
 		"list the threads that would be archived or erased now", doc("It changes nothing. Threads whose time has come but that stay for now are listed with the reason."))
 	ThreadsSee = define[SeeThread, None]("threads.see", "POST /v1/threads/{thread}/seen", ScopeRun,
-		"say that someone has seen that a thread has failed", doc("Only then may a failed thread be archived or erased by a rule, unless the rule says otherwise. It does not count for a later failure."))
+		"mark a failed thread as seen", doc("Only then may a failed thread be archived or erased by a rule, unless the rule says otherwise. It does not count for a later failure."))
 )

@@ -105,13 +105,13 @@ var (
 	SchedulesList = define[Nothing, ScheduleList]("schedules.list", "GET /v1/schedules", ScopeRead,
 		"list schedules", doc("It returns all of them, by id."))
 	SchedulesGet = define[OneSchedule, Schedule]("schedules.get", "GET /v1/schedules/{schedule}", ScopeRead,
-		"get a schedule, its next firings and what came of the last ones")
+		"get a schedule, its next firings, and the outcome of the last ones")
 	SchedulesNext = define[NextOfSchedule, Firings]("schedules.next", "GET /v1/schedules/{schedule}/next", ScopeRead,
 		"list the next firings of a schedule")
 	SchedulesPause = define[OneSchedule, Schedule]("schedules.pause", "POST /v1/schedules/{schedule}/pause", ScopeRun,
-		"let a schedule make no firings until it is resumed")
+		"pause a schedule until it is resumed")
 	SchedulesResume = define[OneSchedule, Schedule]("schedules.resume", "POST /v1/schedules/{schedule}/resume", ScopeRun,
-		"let a paused schedule continue", doc("It continues with the first firing from now on. What it left out while it was paused does not count as missed."))
+		"resume a paused schedule", doc("It continues with the first firing from now on. What it left out while it was paused does not count as missed."))
 	SchedulesDelete = define[OneSchedule, None]("schedules.delete", "DELETE /v1/schedules/{schedule}", ScopeRun,
 		"remove a schedule", doc("Its threads and runs stay."))
 	SchedulesTrigger = define[TriggerSchedule, perdure.Run]("schedules.trigger", "POST /v1/schedules/{schedule}/trigger", ScopeRun,

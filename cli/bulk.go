@@ -28,7 +28,7 @@ func bulkCommand(a *app) *cobra.Command {
 	resume := operation(a, "resume JOB", "  perdure bulk resume JOB", api.BulkResume, (*app).bulkJob)
 	return group(&cobra.Command{
 		Use:   "bulk",
-		Short: "do one thing to all threads that a filter selects",
+		Short: "apply one change to all threads that a filter selects",
 		Long: `Do one thing to all threads that a filter selects. It shows how many there are and
 asks before it begins; --dry-run only shows. Workers do it in the background, and
 continue if one of them dies; the command shows the progress, and interrupting it stops

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Retention returns how long the server keeps threads, and what came of it.
+// Retention returns how long the server keeps threads, and how many have gone.
 func (c *Client) Retention(ctx context.Context) (*perdure.RetentionStatus, error) {
 	got, err := Do(ctx, c, api.RetentionGet, api.Nothing{})
 	if err != nil {
