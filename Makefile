@@ -3,6 +3,9 @@ GO     ?= go
 TOOLS  := -modfile=internal/tools/go.mod
 UPDATE := go test . -run TestPublicAPI -update
 
+# Without the path of the folder in it, what was compiled in one clone serves all others.
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 # The race detector looks at everything but SQLite, which is C that was translated and would take
 # most of the time. Its programs end at once: by default they sleep for a second first.
 RACE := -race -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
@@ -156,9 +159,11 @@ bench-peers: ## the same work with Perdure and with other programs; PEERS="-roun
 vet-peers: ## vet the module of bench-peers, which no other target builds
 	cd bench/peers && CGO_ENABLED=0 $(GO) vet ./...
 
+# The race detector has the same code in make test, races and long; without it a day becomes hours. What
+# takes longest begins first.
 .PHONY: torture
-torture: ## everything in its longest form, for most of a day
-	PERDURE_TORTURE=1 $(GO) test $(RACE) -timeout 120m -count=1 ./...
+torture: gotestsum ## everything in its longest form, for hours
+	PERDURE_TORTURE=1 $(SUM) -p 4 -vet=off -timeout 4h -count=1 ./internal/proof ./store/... ./internal/... ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a minute

@@ -18,7 +18,8 @@ func goIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOPROXY=off", "GOWORK=off", "PERDURE_STORE=", "PERDURE_SERVER=")
+	// With -trimpath, what this compiles serves every clone of this machine.
+	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOPROXY=off", "GOWORK=off", "PERDURE_STORE=", "PERDURE_SERVER=")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -26,11 +27,41 @@ func goIn(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
+// inClone returns a copy of the program in this clone. make builds it with -trimpath, and
+// then it finds its source only above its own folder.
+func inClone(t *testing.T) string {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin")
+	if err == nil {
+		err = os.MkdirAll(bin, 0o755)
+	}
+	if err == nil {
+		bin, err = os.MkdirTemp(bin, "init-")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(bin) })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(bin, "perdure")
+	if err := os.WriteFile(file, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // TestInitMakesAProjectThatRuns runs what it writes as it is, without a network,
 // and its test, and goes through a refund: it waits, is approved, and is done.
 func TestInitMakesAProjectThatRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "desk")
-	said := launch(t, filepath.Dir(dir), nil, "init", "desk", "--module", "example.com/support/desk").ends(0).said.String()
+	said := launchCommand(t, filepath.Dir(dir), nil, inClone(t), "init", "desk", "--module", "example.com/support/desk").ends(0).said.String()
 	if !strings.Contains(said, "cd desk") {
 		t.Errorf("it says %q", said)
 	}
