@@ -28,6 +28,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/freeport"
 	"github.com/perdure/perdure/internal/npm"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
@@ -399,9 +400,7 @@ func realClients(t *testing.T, url string) {
 	if testing.Short() {
 		kills, cuts = 3, 30
 	}
-	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	l.Close()
+	addr, _ := freeport.For(t)
 	proxy := newProofProxy(t, addr)
 	site, reports, hearing := proofSite(t, "http://"+proxy.Addr().String()+"/v1/threads/proof/events")
 	order := proofOrder{URL: url, Addr: addr, Origin: site.URL}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // beMain makes the test binary this program.
@@ -41,12 +42,8 @@ type machine struct {
 func addresses(t *testing.T, n int) (free []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		free = append(free, l.Addr().String())
+		a, _ := freeport.For(t)
+		free = append(free, a)
 	}
 	return free
 }

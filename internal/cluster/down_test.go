@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // status returns the status of a GET, 0 if nobody answers.
@@ -51,7 +51,7 @@ func TestServerIsDown(t *testing.T) {
 	nodes := &addresses{slots: make([]string, 2)}
 	var members []*node
 	for i := range nodes.slots {
-		address := "127.0.0.1:" + pgtest.FreePort(t)
+		address, _ := freeport.For(t)
 		nodes.set(i, "http://"+address)
 		members = append(members, p.run("one", "serve", "--addr", address, "--auth", "none", "--worker=false", "--store", p.pg.URL))
 	}

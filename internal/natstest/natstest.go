@@ -12,12 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +25,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // Env is the environment variable with the URL of the server that a process shares with
@@ -290,12 +292,15 @@ func (n *Node) Kill() {
 }
 
 func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := freeport.Address()
 	if err != nil {
 		panic(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 // init makes the process a node if its parent wants one. The node ends with its parent,

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // Env is the environment variable with the URL of a database to use instead of a new
@@ -173,7 +175,7 @@ func launch(data, wal string, options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	_, port, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -234,26 +236,6 @@ func Programs() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// FreePort returns a port that nobody listens on.
-func FreePort(tb testing.TB) string {
-	tb.Helper()
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return port
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
-}
-
 // Bouncer starts PgBouncer in transaction mode before the server of URL, and
 // returns the URL through it. It ends with the test, or with this process.
 func Bouncer(tb testing.TB) string {
@@ -293,7 +275,7 @@ func bouncer(base string) (through string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	own, err := freePort()
+	_, own, err := freeport.Address()
 	if err != nil {
 		return "", nil, err
 	}

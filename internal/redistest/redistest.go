@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // Env is the environment variable with the URL of a server to use instead of a new
@@ -137,7 +139,7 @@ func Launch(dir string, settings ...string) (*Server, error) {
 		s.own = true
 	}
 	var err error
-	if s.Port, err = freePort(); err != nil {
+	if _, s.Port, err = freeport.Address(); err != nil {
 		return nil, err
 	}
 	s.URL = "redis://127.0.0.1:" + s.Port
@@ -238,24 +240,4 @@ func (s *Server) Stop() {
 	if s.own {
 		os.RemoveAll(s.Dir)
 	}
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
-}
-
-// FreePort returns a port that nobody listens on.
-func FreePort(tb testing.TB) string {
-	tb.Helper()
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return port
 }

@@ -3,7 +3,6 @@ package s3test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/freeport"
 )
 
 // Server is versitygw, which keeps objects as files, as a process of its own.
@@ -52,11 +53,11 @@ func Launch(dir string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot build versitygw: %w", err)
 	}
-	port, err := freePort()
+	addr, _, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Endpoint: "http://" + port, Dir: filepath.Join(dir, "data", Bucket), bin: bin, log: filepath.Join(dir, "log")}
+	s := &Server{Endpoint: "http://" + addr, Dir: filepath.Join(dir, "data", Bucket), bin: bin, log: filepath.Join(dir, "log")}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,3 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), err
 })
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
-}

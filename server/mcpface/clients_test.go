@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/cli"
+	"github.com/perdure/perdure/internal/freeport"
 	"github.com/perdure/perdure/internal/npm"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm/script"
@@ -78,14 +78,6 @@ func program(t *testing.T, ledger string, args ...string) *exec.Cmd {
 		cmd.Stderr = nil
 	}
 	return cmd
-}
-
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // process is a program that was started.
@@ -159,7 +151,8 @@ func TestRealClientsLoseNothing(t *testing.T) {
 					t.Skip("the other two are the short form")
 				}
 				t.Parallel()
-				ledger, store, addr := filepath.Join(t.TempDir(), "ledger"), "sqlite:"+filepath.Join(t.TempDir(), "p.db"), freeAddress(t)
+				addr, _ := freeport.For(t)
+				ledger, store := filepath.Join(t.TempDir(), "ledger"), "sqlite:"+filepath.Join(t.TempDir(), "p.db")
 				token := makeToken(t, store)
 				server := serveStore(t, ledger, store, addr)
 				order := map[string]any{"sdk": sdk, "token": token}

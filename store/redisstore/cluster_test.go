@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/freeport"
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/redisstore"
@@ -22,7 +23,7 @@ func cluster(t *testing.T) []*redistest.Server {
 	var nodes []*redistest.Server
 	var buses []string
 	for range 3 {
-		bus := redistest.FreePort(t)
+		_, bus := freeport.For(t)
 		nodes = append(nodes, redistest.Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "5000"}, redistest.Always...)...))
 		buses = append(buses, bus)
 	}

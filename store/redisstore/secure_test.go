@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/freeport"
 	"github.com/perdure/perdure/internal/redistest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/redisstore"
@@ -54,10 +55,11 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := authority(t, dir, "server")
 	other, otherKey := authority(t, dir, "other")
-	tlsPort, open := redistest.FreePort(t), redistest.FreePort(t)
+	strictAddr, tlsPort := freeport.For(t)
+	laxAddr, open := freeport.For(t)
 	server := redistest.Start(t, "--tls-port", tlsPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	redistest.Start(t, "--tls-port", open, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
-	strict, lax := "rediss://127.0.0.1:"+tlsPort, "rediss://127.0.0.1:"+open
+	strict, lax := "rediss://"+strictAddr, "rediss://"+laxAddr
 	for name, c := range map[string]struct {
 		url  string
 		want error

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/freeport"
 	"github.com/perdure/perdure/store"
 )
 
@@ -25,12 +26,8 @@ func configs(t *testing.T) (all []Config) {
 	t.Helper()
 	var join []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		join = append(join, l.Addr().String())
+		a, _ := freeport.For(t)
+		join = append(join, a)
 	}
 	for _, a := range join {
 		all = append(all, Config{Cluster: "test", Node: a, Join: join, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
