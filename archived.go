@@ -34,19 +34,21 @@ func archivedThread(a *threads.Archived) *ArchivedThread {
 		Created: clock.Stamp(a.Created), Updated: clock.Stamp(a.Updated), Archived: clock.Stamp(a.At), Seq: a.Seq, Size: a.Size, Where: a.Place + "/" + a.Object}
 }
 
-// Archive moves a thread from the store to [Options.Archive], where it takes one
-// compressed and signed object. The object is read back and checked before anything is
-// removed. From then on every request for the thread is an [ArchivedError], until
-// Restore; its id cannot be used for another thread.
+// Archive moves a thread from the store to [Options.Archive], as one compressed and
+// signed object. The object is read back and checked before anything is removed. From
+// then on every request for the thread returns an [ArchivedError], until Restore; its
+// id cannot be used for another thread.
 //
-// All runs of the thread must have ended: otherwise it is ErrBusy. If it is a child,
-// the run that spawned it must have ended too. Forks of it, and children that still
-// run, keep it in the store: a [PinnedError] names them. Children that have ended stay
-// where they are. A fork is archived with the past that it shares.
+// All runs of the thread must have ended; otherwise Archive returns ErrBusy. If the
+// thread is a child, the run that spawned it must have ended too. Forks of the thread,
+// and children that are still running, keep it in the store: a [PinnedError] names them.
+// Children that have ended stay where they are. A fork is archived with the past that it
+// shares.
 //
-// Archive can be repeated after any error, and at the same time by several processes.
-// For a thread in the archive it changes nothing. Interrupted, it can leave a thread in
-// the store that cannot be forked until Archive is called again, or the thread moves on.
+// Archive can be repeated after any error, and several processes may call it at once. It
+// changes nothing if the thread is already archived. If it is interrupted, the thread may
+// remain in the store and refuse forks until Archive is called again or the thread
+// gets a new entry.
 func (r *Runtime) Archive(ctx context.Context, thread string, n Note) (*ArchivedThread, error) {
 	a, err := r.vault().Archive(ctx, thread, lifecycle.Note(n))
 	if err != nil {
@@ -60,17 +62,17 @@ type RestoreOptions struct {
 	Remove bool // delete the object afterwards; otherwise it stays until the thread is archived again, or erased
 }
 
-// Restore brings a thread back from the archive as it was. Unlike an import it is the
-// same thread: its entries are the same bytes, decisions that people made count, the
-// keys of its steps and the ids of its events and asks are those from before. So a
-// failed run can be retried as if the thread had never been away, and readers of its
-// events go on where they were.
+// Restore brings a thread back from the archive as it was. Unlike an import, the result
+// is the same thread: its entries are the same bytes, decisions that people made still
+// count, and step keys, event ids and ask ids are unchanged. So a failed run can be
+// retried as if the thread had never been away, and readers of its events continue where
+// they were.
 //
-// Everything is checked before the thread can be seen: an object that is not, to the
-// last byte, the one that was archived is ErrCorrupt. An object that has to be thawed
-// first is archive.ErrThawing, and the error says how. For a thread that was restored
-// it changes nothing; for one that never was archived it is ErrNothingToDo. Restore can
-// be repeated after any error, and at the same time by several processes.
+// Everything is checked before the thread becomes visible. If the object differs in any
+// byte from the one that was archived, Restore returns ErrCorrupt. If it has to be thawed
+// first, Restore returns archive.ErrThawing, which says how to do that. It changes nothing
+// if the thread is already restored, and returns ErrNothingToDo if it was never archived.
+// Restore can be repeated after any error, and several processes may call it at once.
 func (r *Runtime) Restore(ctx context.Context, thread string, o RestoreOptions) error {
 	_, err := r.vault().Restore(ctx, thread, o.Remove)
 	return err
@@ -79,14 +81,13 @@ func (r *Runtime) Restore(ctx context.Context, thread string, o RestoreOptions) 
 // ArchivedOptions selects archived threads.
 type ArchivedOptions struct {
 	User   string
-	From   time.Time // only those that were archived then or later
-	Before time.Time // only those that were archived before
+	From   time.Time // only threads archived at this time or later
+	Before time.Time // only threads archived before this time
 	After  string    // the cursor of the last thread seen
 	Limit  int       // maximum number; 0 means all
 }
 
-// Archived yields the tenant's threads that are in the archive, in the order of their
-// creation.
+// Archived yields the tenant's archived threads in order of creation.
 func (r *Runtime) Archived(ctx context.Context, o ArchivedOptions) iter.Seq2[ArchivedThread, error] {
 	return func(yield func(ArchivedThread, error) bool) {
 		n := 0

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Question is what an ask asks.
+// Question is the question that [Ask] puts to a person.
 type Question struct {
 	Kind      string                     // kind of ask, for lists: "approval", "input", …
 	Prompt    string                     // what the person reads
@@ -26,14 +26,14 @@ type Question struct {
 	Schemas   map[string]json.RawMessage // the same by decision, in place of Schema
 	Decisions []string                   // the allowed decisions; an answer names one of them
 	Guards    string                     // hash of the call that the answer allows; kept and shown, not checked here
-	Allows    []string                   // names of the steps in the same frame that the answer is about; empty means any. In a fork the answer counts once one of them has its outcome, see Fork
+	Allows    []string                   // names of the steps in the same frame that the answer is about; empty means any. In a fork the answer counts only if one of them has an outcome, see Fork
 	Who       []string                   // who may answer: names, for the answer's By, and group:NAME, for the Groups that By is in; empty means anyone
 	Expires   time.Duration              // after which the ask expires, counted from when it is asked; 0 means never
 	Default   *Answer                    // the answer in that case; nil means ErrExpired
 }
 
-// Answer is the answer to an ask. Value is JSON or, in an answer that is given,
-// anything that encodes to JSON.
+// Answer is the answer to an ask. To give an answer, set Value to anything that
+// encodes to JSON; an answer that is read has it as JSON.
 type Answer struct {
 	Decision string    `json:"decision,omitempty"` // one of the question's Decisions, "" if it has none
 	Value    any       `json:"value,omitempty"`    // what Ask returns
@@ -44,10 +44,10 @@ type Answer struct {
 }
 
 // Ask suspends the run until the question is answered, and returns the
-// answer's value. The value must fit T: Runtime.Answer refuses one of another JSON
-// kind, and one that does not fit otherwise blocks the run. Types that decode JSON
-// themselves, other than time.Time, accept any kind. Ask[Answer] returns the whole
-// answer, with the decision and who made it; its Value is then a json.RawMessage.
+// answer's value. The value must fit T: Runtime.Answer refuses a value of another JSON
+// kind, and a value that does not fit for another reason blocks the run. Types that
+// decode JSON themselves, other than time.Time, accept any kind. Ask[Answer] returns the
+// whole answer, with the decision and who made it; its Value is a json.RawMessage.
 //
 // The question is recorded when it is asked, and changing it later has no effect.
 // If no answer comes in time, Ask returns the default, or ErrExpired.
@@ -87,7 +87,7 @@ const (
 	AskClosed   = "closed" // its run or step ended without an answer
 )
 
-// AskInfo is an ask as the outside sees it: see [Question].
+// AskInfo describes an ask to code outside the run: see [Question].
 type AskInfo struct {
 	ID        string                     `json:"id"` // for AskAnswer
 	Thread    string                     `json:"thread"`
@@ -109,10 +109,10 @@ type AskInfo struct {
 	Answer    *Answer                    `json:"answer,omitempty"`   // the answer, or the default if it expired; its Value is a json.RawMessage
 }
 
-// GetAsk returns an ask by its id, open or closed. One whose deadline has passed is
-// expired; its answer follows when a worker records that. An ask that never
-// existed, or that a rewind took back, is ErrNoAsk; one of an erased thread is
-// ErrErased.
+// GetAsk returns an ask by its id, open or closed. An ask whose deadline has passed is
+// reported as expired; its Answer is set once a worker has recorded the expiry. GetAsk
+// returns ErrNoAsk for an ask that never existed or that a rewind took back, and
+// ErrErased if the thread was erased.
 func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 	o, a, err := r.tenant.ReadAsk(ctx, id)
 	if err != nil {

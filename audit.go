@@ -14,7 +14,7 @@ type Verification struct {
 	Entries  uint64 `json:"entries"`            // all that exist, including those after the damage
 	Good     uint64 `json:"good"`               // the last intact entry; all before it are intact too
 	Head     string `json:"head"`               // the hash of that entry, which covers all up to it
-	Blobs    int    `json:"blobs"`              // that were checked: the large values of the intact entries
+	Blobs    int    `json:"blobs"`              // how many large values of the intact entries were checked
 	Bytes    int64  `json:"bytes"`              // of the intact entries and their blobs
 	Redacted bool   `json:"redacted,omitempty"` // the export holds hashes instead of the contents of entries
 	Signer   string `json:"signer,omitempty"`   // the public key that signed the export, see [Runtime.ExportKey]; "" if none did

@@ -21,7 +21,7 @@ const (
 	BulkRetry   BulkVerb = "retry"   // retries the run that is failed, blocked or quarantined
 	BulkErase   BulkVerb = "erase"   // erases the thread
 	BulkArchive BulkVerb = "archive" // moves the thread to Options.Archive, see [Runtime.Archive]
-	BulkExport  BulkVerb = "export"  // writes an export of the thread to Options.Archive, compressed, below exports/ and the id of the job
+	BulkExport  BulkVerb = "export"  // writes a compressed export of the thread to Options.Archive, below exports/JOB-ID
 )
 
 // BulkVerbs are the verbs that jobs can have.
@@ -32,8 +32,8 @@ type BulkRequest struct {
 	Verb       BulkVerb
 	Filter     ListOptions // which threads, without After and Limit
 	All        bool        // has to be set if the filter selects all threads
-	Dependents bool        // erase: forks and children are erased too, also those that the filter does not select
-	Rate       int         // threads a second; 0 means 100
+	Dependents bool        // erase: forks and children are erased too, even if the filter does not select them
+	Rate       int         // threads per second; 0 means 100
 	Key        string      // the same key gives the same job
 	By, Reason string      // as with the verb on one thread
 }
@@ -58,8 +58,8 @@ type Bulk struct {
 	Created    time.Time   `json:"created"`
 	Updated    time.Time   `json:"updated"`
 	Ended      time.Time   `json:"ended,omitzero"`
-	Done       int         `json:"done"`    // threads to which it was done
-	Skipped    int         `json:"skipped"` // that changed after the job had listed them, or had nothing to do
+	Done       int         `json:"done"`    // threads that the verb was applied to
+	Skipped    int         `json:"skipped"` // threads that changed after the job listed them, or for which there was nothing to do
 	Failed     int         `json:"failed"`
 	Errors     []BulkError `json:"errors,omitempty"` // the first 100
 	Where      string      `json:"where,omitempty"`  // export: where the files are, one for each thread
@@ -77,8 +77,8 @@ type BulkPlan struct {
 	Threads int       `json:"threads"` // how many
 	First   []Summary `json:"first"`   // the first ones
 
-	// Archived is how many threads in the archive an erase would also be for, by what the
-	// store knows about them. They stay: jobs are for threads in the store.
+	// Archived is, for an erase, how many archived threads match the filter, as far as the
+	// store knows. The job does not erase them: jobs work on threads in the store.
 	Archived int `json:"archived,omitempty"`
 }
 
@@ -146,20 +146,19 @@ func (r *Runtime) PlanBulk(ctx context.Context, q BulkRequest) (*BulkPlan, error
 
 // StartBulk begins a job that does one thing to all threads that a filter selects,
 // and returns at once. Workers carry it out in the background, one worker at a time,
-// at a bounded rate; if one dies, another continues. A worker carries out eight jobs
-// at a time; if there are more, tenants, users and jobs take turns. A thread that fails
-// is counted and reported, and does not stop the others.
+// at a bounded rate; if that worker dies, another continues. A worker carries out eight
+// jobs at a time; if there are more, tenants, users and jobs take turns. A thread that
+// fails is counted and reported, and does not stop the others.
 //
-// A job is for threads that exist when it begins and do not change afterwards:
-// threads that were created, or have changed, since then are left alone, by the
-// clocks of those who wrote them. Only a cancel is for threads that change too; it
-// leaves runs alone that were started later. Whether a thread still matches is
-// checked exactly before anything is done to it.
+// A job leaves threads alone that were created or changed after it began, according to
+// the clocks of the processes that wrote them. Only a cancel also applies to threads that
+// changed, but not to runs that were started later. Before a job does anything to a
+// thread, it checks that the thread still matches.
 //
 // What was done stays done if the job is stopped. If a worker dies, the threads of
-// its last page that turn out to need nothing count as done. A job is known for 30
-// days after its end. A tenant, and each user of it, may have 20 jobs that are running
-// or wait for a worker; another one is ErrQuota.
+// its last page that turn out to need nothing count as done. A job can be looked up for
+// 30 days after it ends. A tenant may have 20 jobs that are running or waiting for a
+// worker, and so may each of its users; beyond that StartBulk returns ErrQuota.
 func (r *Runtime) StartBulk(ctx context.Context, q BulkRequest) (*Bulk, error) {
 	in, err := q.inner()
 	if err != nil {
@@ -196,14 +195,14 @@ func (r *Runtime) Bulks(ctx context.Context) ([]*Bulk, error) {
 	return all, nil
 }
 
-// StopBulk stops a bulk job: the worker that carries it out does so within a second or
-// two, and then writes down all that it has done. ResumeBulk continues it. If the job is done, it
-// returns ErrNothingToDo.
+// StopBulk stops a bulk job: the worker that carries it out stops within a second or
+// two, and then records what it has done. ResumeBulk continues the job. If the job is
+// done, StopBulk returns ErrNothingToDo.
 func (r *Runtime) StopBulk(ctx context.Context, id string) (*Bulk, error) {
 	return r.setBulk(ctx, id, BulkStopped)
 }
 
-// ResumeBulk continues a job that was stopped. ErrQuota is as with StartBulk.
+// ResumeBulk continues a job that was stopped. Like StartBulk, it may return ErrQuota.
 func (r *Runtime) ResumeBulk(ctx context.Context, id string) (*Bulk, error) {
 	return r.setBulk(ctx, id, BulkRunning)
 }

@@ -16,7 +16,7 @@ import (
 
 // AskAnswer is an answer to an ask.
 type AskAnswer struct {
-	Ask string `json:"ask"` // its id, as AskInfo and Event have it
+	Ask string `json:"ask"` // id of the ask, from AskInfo or Event
 	Answer
 	Groups []string `json:"-"` // that By is in, according to the caller; they are not recorded
 	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0 answers in any case
@@ -24,13 +24,13 @@ type AskAnswer struct {
 }
 
 // Answer answers asks of one thread, all or nothing. Each answer is checked before
-// it is stored: who gives it, its decision, the JSON kind of its value and its
-// schema. A refused answer leaves the run unchanged. A value that passes but does
+// it is stored: who gives it, its decision, and the JSON kind and schema of its
+// value. A refused answer leaves the run unchanged. A value that passes but does
 // not fit the code's type, as 300 does not fit an int8, is stored and blocks the
-// run; a schema keeps it out. The first answer wins: repeating it changes nothing,
-// and another one is ErrAnswered. An unknown ask is ErrNoAsk; one that has expired
-// or whose run has ended is ErrAskOver, even if no worker has recorded the expiry
-// yet. All IfSeq that are given must hold for any answer to be stored.
+// run; a schema keeps such values out. The first answer wins: repeating it changes
+// nothing, and a different one is ErrAnswered. An unknown ask is ErrNoAsk; an ask that
+// has expired or whose run has ended is ErrAskOver, even if no worker has recorded the
+// expiry yet. If any IfSeq that is given does not hold, no answer is stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	given := make([]lifecycle.AskAnswer, len(answers))
 	for i, a := range answers {
@@ -53,7 +53,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 
 // SignalOptions configures a signal.
 type SignalOptions struct {
-	Key    string // a signal with the same key has one effect on the thread; with another name, value or files it is ErrKeyReused
+	Key    string // idempotency key: the thread gets one signal per key; reusing a key with another name, value or files is ErrKeyReused
 	By     string
 	IfSeq  uint64   // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
 	Attach []string // ids of uploads that the value refers to, see Upload
@@ -108,8 +108,8 @@ func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
 }
 
 // SetMetadata changes a thread's title, unless title is nil, and its metadata; an
-// empty value removes a key. Keys that begin with perdure. are the runtime's own: they
-// may be sent back as they were read.
+// empty value removes a key. Keys that begin with perdure. belong to the runtime: a
+// request may contain them only with the values that they already have.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
 	return r.life.SetMetadata(ctx, thread, title, metadata, lifecycle.Note(n))
 }
@@ -128,10 +128,10 @@ type EraseOptions struct {
 // After an error call it again: it continues where it was cut off. ErrNoThread
 // means that there is nothing left to erase.
 //
-// With an IfSeq the thread itself is erased at that sequence or not at all. Its
-// dependents are erased first: some of them may be gone when it turns out that the
-// thread has moved on. An interrupted erase keeps the thread from being forked
-// until it is called again, or the thread moves on.
+// With an IfSeq, the thread itself is erased at that sequence or not at all. But its
+// dependents are erased first, so some of them may be gone by the time Erase finds that
+// the thread has a newer entry. After an interrupted erase the thread cannot be forked
+// until Erase is called again or the thread gets a new entry.
 func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
 	return r.life.Erase(ctx, thread, lifecycle.Note(o.Note), o.Dependents)
 }

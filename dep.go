@@ -37,9 +37,9 @@ type Versioned interface {
 // new pass, and a new run of the thread, load the newest state before the
 // flow sees the value.
 //
-// Change a dep in leaf steps only, and get it there, with the step's own
-// context: flow code runs again on resume and would change it twice, and a
-// step that got it is known to save it.
+// Change a dep in leaf steps only, and call Get there with the step's own
+// context: flow code runs again on resume and would change the dep twice, and only
+// a step that called Get saves it.
 type Dep[T any] struct {
 	spec engine.DepSpec
 	make func(context.Context) (T, error)
@@ -48,19 +48,19 @@ type Dep[T any] struct {
 // A DepOption changes how a dep is kept.
 type DepOption = engine.DepOption
 
-// PerNode gives each place in the tree its own value. The place is the
-// frame that calls Get: get it in a branch or scope to use it in its steps.
+// PerNode gives each place in the tree its own value. The place is the frame that
+// calls Get: to use one value in the steps of a branch or scope, call Get there.
 func PerNode() DepOption { return func(d *engine.DepSpec) { d.PerNode = true } }
 
-// Shared lets several branches of a group use one value. After a crash it is
-// as of the last commit of any of them.
+// Shared lets several branches of a group use one value. After a crash its state
+// is that of the last commit by any of them.
 func Shared() DepOption { return func(d *engine.DepSpec) { d.Shared = true } }
 
-// AtSteps leaves out the dumps inside long steps, for state that must agree
-// with the finished steps.
+// AtSteps omits the dumps inside long steps, for state that must agree with the
+// finished steps.
 func AtSteps() DepOption { return func(d *engine.DepSpec) { d.AtSteps = true } }
 
-// WasKey adopts the state of a key that the dep had before.
+// WasKey adopts the state recorded under an earlier key of the dep.
 func WasKey(old string) DepOption { return func(d *engine.DepSpec) { d.Was = old } }
 
 // NewDep returns a dep with a key that is unique within a run and stable
@@ -87,8 +87,8 @@ func (d *Dep[T]) Get(ctx context.Context) (T, error) {
 	return value, nil
 }
 
-// Limits of a dump. Beyond them the last good one is kept, and an event of kind
-// "problem" says so.
+// Limits of a dump. If one is exceeded, the last good dump is kept, and an event of
+// kind "problem" reports it.
 const (
 	MaxDump     = engine.MaxDump
 	DumpTimeout = engine.DumpTimeout

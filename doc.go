@@ -70,8 +70,8 @@
 // Open keeps everything in one SQLite file. Start queues a run of the flow, on
 // a new thread, and returns immediately; with a Key it can be repeated and returns
 // the same run. Work executes runs in this process; other processes on the same
-// store may do so too, or answer, or watch. Without a process that works, runs
-// stay queued and Wait waits. Wait returns when the run has ended or cannot
+// store may do so too, or answer, or watch. If no process calls Work, runs stay
+// queued and Wait waits. Wait returns when the run has ended or cannot
 // continue without input. The runs of a killed process are taken over by another
 // one, or by the same program started again, once its lease has expired: 3
 // seconds, see [Options].
@@ -105,13 +105,13 @@
 //
 // If a flow no longer fits its journal, the run is blocked with a diff, before
 // anything after the mismatch runs. Steps that other branches of a group have
-// begun by then finish and are recorded. Appending steps is always safe; [Added],
+// already begun finish and are recorded. Appending steps is always safe; [Added],
 // [Dropped] and [Renamed] declare other changes. The order of recorded steps is
 // not compared. A recorded value that the code cannot read into its Go type blocks
 // the run too, see [ErrBlocked]: a type may gain fields, and change others if it
 // still reads the old JSON. A composite step whose function no longer calls verbs
 // is detected when the function has returned. When code that fits is deployed,
-// Retry continues the run immediately; without it, a worker with other code tries
+// Retry continues the run immediately; otherwise workers with other code try again
 // about every half minute.
 //
 // # Steps

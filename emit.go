@@ -13,14 +13,14 @@ func Emit(ctx context.Context, name string, v any) error {
 }
 
 // Plan records the names of the steps to come, so that others can see how far the
-// run is. They are steps of the frame that calls Plan. A frame has one plan; that
-// of the outermost frame is shown as the run's.
+// run has got. They are steps of the frame that calls Plan. A frame has one plan; the
+// outermost frame's plan is shown as the run's.
 func Plan(ctx context.Context, steps ...string) error {
 	return engine.Plan(ctx, steps...)
 }
 
 // Delta sends live data, such as the tokens of a message that is being written, to
-// whoever is watching. It is never recorded and may be lost. A delta is void when
+// those who are watching. It is never recorded and may be lost. A delta is void when
 // its step's event arrives or a new attempt starts.
 func Delta(ctx context.Context, v any) {
 	engine.SendDelta(ctx, v)
@@ -34,18 +34,18 @@ func Key(ctx context.Context) string {
 	return engine.Key(ctx)
 }
 
-// Now returns the time, stable in replay: that of the newest outcome that the
-// frame has passed or, if there is none, of the queuing of the run. It never goes
+// Now returns a time that is stable in replay: when the newest outcome that the frame
+// has passed was recorded or, if there is none, when the run was queued. It never goes
 // backwards. Outside a run it is the zero time.
 func Now(ctx context.Context) time.Time {
 	return engine.Now(ctx)
 }
 
 // Spend counts n of a unit (tokens, cents) against the run's budget. It is
-// recorded with the outcome of the step, even if the step fails. Over budget it
-// returns ErrBudget, but what was spent still counts. So a run ends with the step
-// that exceeds its budget, not before it. A unit that nothing spends limits
-// nothing: agents spend tokens and cost, for example, but not token.
+// recorded with the outcome of the step, even if the step fails. When the budget is
+// exceeded, Spend returns ErrBudget, but what was spent still counts: a run ends with
+// the step that exceeds its budget, not before it. A budget for a unit that nothing
+// spends has no effect: agents spend tokens and cost, for example, but not token.
 func Spend(ctx context.Context, unit string, n int64) error {
 	return engine.Spend(ctx, unit, n)
 }

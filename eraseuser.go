@@ -18,18 +18,18 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// UserData counts what a store and its archive have of a user. Schedules are left out if
-// there are none, since receipts that were signed before there were schedules stay valid.
+// UserData counts what a store and its archive hold for a user. Schedules are omitted if
+// there are none, so that receipts signed before schedules existed remain valid.
 type UserData struct {
-	Threads     int `json:"threads" jsonschema:"in the store, with forks and children"`
+	Threads     int `json:"threads" jsonschema:"threads in the store, including forks and children"`
 	Archived    int `json:"archived" jsonschema:"threads in the archive"`
 	Memory      int `json:"memory" jsonschema:"values that agents remember"`
-	Rules       int `json:"rules" jsonschema:"that allow calls of tools on the user's threads"`
-	Credentials int `json:"credentials" jsonschema:"that agents use for the user"`
-	Uploads     int `json:"uploads" jsonschema:"files that have not expired"`
+	Rules       int `json:"rules" jsonschema:"rules that allow tool calls on the user's threads"`
+	Credentials int `json:"credentials" jsonschema:"credentials that agents use for the user"`
+	Uploads     int `json:"uploads" jsonschema:"uploaded files that have not expired"`
 	Jobs        int `json:"jobs" jsonschema:"bulk jobs for the user's threads"`
-	Exports     int `json:"exports" jsonschema:"of threads, written to the archive by bulk jobs"`
-	Schedules   int `json:"schedules,omitempty" jsonschema:"that start runs for the user"`
+	Exports     int `json:"exports" jsonschema:"exports of threads that bulk jobs wrote to the archive"`
+	Schedules   int `json:"schedules,omitempty" jsonschema:"schedules that start runs for the user"`
 }
 
 func userData(n map[erasure.Kind]int) UserData {
@@ -37,20 +37,20 @@ func userData(n map[erasure.Kind]int) UserData {
 		Credentials: n[erasure.Credentials], Uploads: n[erasure.Uploads], Jobs: n[erasure.Jobs], Exports: n[erasure.Exports], Schedules: n[erasure.Schedules]}
 }
 
-// Receipt proves that what a store had of a user was erased, without telling who that
-// is or what it was. [VerifyReceipt] checks its signature, [Runtime.CheckReceipt] whom
-// it is about, and [Receipt.Covers] whether a thread of which there is an export was
-// among what was erased.
+// Receipt proves that a store erased what it held for a user, without revealing who the
+// user is or what was erased. [VerifyReceipt] checks its signature, [Runtime.CheckReceipt]
+// checks which user it is about, and [Receipt.Covers] whether it includes an exported
+// thread.
 type Receipt struct {
 	Format  int       `json:"format" jsonschema:"1"`
-	Tenant  string    `json:"tenant" jsonschema:"whose user it was"`
+	Tenant  string    `json:"tenant" jsonschema:"the user's tenant"`
 	User    string    `json:"user" jsonschema:"a hash of the user, keyed with a secret of the store"`
 	Begun   time.Time `json:"begun" jsonschema:"when the first erase of this user began"`
-	Ended   time.Time `json:"ended" jsonschema:"when the last one ended: nothing was left then"`
-	Erased  UserData  `json:"erased" jsonschema:"how much was erased, since the first time"`
-	Threads []string  `json:"threads" jsonschema:"for each thread, a SHA-256 of the hash of its last entry; - for a damaged one"`
+	Ended   time.Time `json:"ended" jsonschema:"when the last one ended, with nothing left"`
+	Erased  UserData  `json:"erased" jsonschema:"how much all erases of this user have removed"`
+	Threads []string  `json:"threads" jsonschema:"for each thread, the SHA-256 of its last entry's hash; - for a damaged one"`
 	Key     string    `json:"key" jsonschema:"the public key of the store, as perdure verify prints it"`
-	Sig     string    `json:"sig" jsonschema:"its signature of all the above"`
+	Sig     string    `json:"sig" jsonschema:"the signature, made with that key, of all other fields"`
 }
 
 // receiptPurpose distinguishes signatures of receipts from those of exports.
@@ -62,37 +62,36 @@ func (rc Receipt) text() ([]byte, error) {
 	return json.Marshal(rc)
 }
 
-// Covers reports whether the thread with a head, the hash of its last entry, is among
-// those that were erased. [Verification] has the head of an export: it has to have been
-// made after the thread's last change.
+// Covers reports whether the erased threads include the one with the given head, the hash
+// of its last entry. [Verification] has the head of an export, which must have been made
+// after the thread's last change.
 func (rc *Receipt) Covers(head string) bool {
 	return head != "" && slices.Contains(rc.Threads, threads.ReceiptDigest(head))
 }
 
 // EraseUserOptions configures the erase of a user.
 type EraseUserOptions struct {
-	By, Reason string // recorded nowhere but in what is erased
+	By, Reason string // recorded only in what is erased
 }
 
-// EraseUser erases everything that the store and [Options.Archive] have of a user of
+// EraseUser erases everything that the store and [Options.Archive] hold for a user of
 // the tenant: the user's threads, whatever their state, with forks, children, snapshots,
-// files and large values; archived threads; what agents remember, rules and credentials;
-// uploads; schedules; bulk jobs that are for the user's threads, and the exports that such jobs have
-// written to the archive. Threads that the user starts meanwhile are erased too. Tokens
-// belong to the server: see its operation users.erase.
+// files and large values; archived threads; memory, rules and credentials; uploads;
+// schedules; bulk jobs for the user's threads, and the exports that such jobs wrote to
+// the archive. Threads that the user starts meanwhile are erased too. Tokens belong to
+// the server: see its operation users.erase.
 //
-// It can be called again after any error, and at the same time by several processes:
-// it continues where it was cut off, and so do [Runtime.Rebuild] and, after some minutes, workers. What cannot be
-// erased, such as an archived thread in a process without the archive, is an error
-// once everything else is gone.
+// EraseUser can be repeated after any error, and several processes may call it at once: it
+// continues where it was cut off. So do [Runtime.Rebuild] and, after a few minutes,
+// workers. If something cannot be erased, such as an archived thread in a process without
+// the archive, EraseUser erases everything else and then returns an error.
 //
-// The user's name may stay in what belongs to others: who answered an ask, or is
-// allowed to, in threads of other users. So do exports that were downloaded, backups, and
-// what steps did outside.
+// The user's name may remain in threads of other users, as someone who answered an ask or
+// may answer one. Downloaded exports, backups, and what steps did outside remain too.
 //
 // The receipt covers all erases of the user in this store. Keyed hashes stay in the
-// store, so that [Runtime.UserReceipt] can return it again. To those who call it again
-// when there is nothing left, EraseUser returns the same receipt.
+// store, so that [Runtime.UserReceipt] can return the receipt again. If nothing is left to
+// erase, EraseUser returns the same receipt as before.
 func (r *Runtime) EraseUser(ctx context.Context, user string, o EraseUserOptions) (*Receipt, error) {
 	e, err := r.eraser(user)
 	if err != nil {
@@ -118,8 +117,8 @@ func (r *Runtime) UserData(ctx context.Context, user string) (*UserData, error) 
 	return new(userData(n)), nil
 }
 
-// UserReceipt returns the receipt of the erases of a user. If the user was never erased
-// it is ErrNothingToDo, and if an erase has not ended, ErrBusy.
+// UserReceipt returns the receipt of the erases of a user. It returns ErrNothingToDo if
+// the user was never erased, and ErrBusy if an erase has not ended.
 func (r *Runtime) UserReceipt(ctx context.Context, user string) (*Receipt, error) {
 	e, err := r.eraser(user)
 	if err != nil {
@@ -148,9 +147,9 @@ func (r *Runtime) receipt(ctx context.Context, e *erasure.Eraser, user string) (
 	return rc, err
 }
 
-// VerifyReceipt reads a receipt and checks that nothing of it was changed since it was
-// signed with its Key. Compare that with the key of the store, see [Runtime.ExportKey].
-// A receipt that was changed is ErrInvalid.
+// VerifyReceipt reads a receipt and checks that it has not changed since it was signed
+// with its Key. Compare that key with the store's, see [Runtime.ExportKey]. A receipt
+// that was changed is ErrInvalid.
 func VerifyReceipt(rd io.Reader) (*Receipt, error) {
 	raw, err := io.ReadAll(io.LimitReader(rd, maxReceipt+1))
 	if err != nil {

@@ -59,9 +59,9 @@ var (
 	// ErrDep: a dep could not be created, loaded or shared, or was changed
 	// outside a leaf step; the error says which.
 	ErrDep = fault.ErrDep
-	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened. If
-	// a cancellation cuts such a step off, its error matches ErrUnknownOutcome
-	// if its start is on record; otherwise the step has not begun.
+	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened. When
+	// a cancellation cuts such a step off, its error matches ErrUnknownOutcome if
+	// its start was recorded; otherwise the step has not begun.
 	ErrUnknownOutcome = fault.ErrUnknownOutcome
 	// ErrChild: a child did not succeed. The error matches the child's own codes
 	// too.
@@ -83,9 +83,9 @@ var (
 	ErrArchived = fault.ErrArchived
 	// ErrErased: the thread was erased, or is about to be.
 	ErrErased = fault.ErrErased
-	// ErrRestored: the position in a thread is from before its store was restored
-	// from a backup. The thread is still there, but may have other events from some
-	// point on: read it again from the beginning.
+	// ErrRestored: the position in a thread dates from before its store was restored
+	// from a backup. The thread still exists, but from some point on its events may
+	// differ: read it again from the beginning.
 	ErrRestored = fault.ErrRestored
 	// ErrMoved: the thread, or the whole store, was migrated to another store, and
 	// can only be read here; see MovedError.
@@ -98,9 +98,9 @@ var (
 	ErrRunNotFound = fault.ErrRunNotFound
 	// ErrNoUpload: there is no such upload, or it has expired.
 	ErrNoUpload = fault.ErrNoUpload
-	// ErrQuota: a server refuses what would exceed a quota of the tenant; a
-	// [QuotaError] says which. A runtime in a program has none but that
-	// of running bulk jobs, see [Runtime.StartBulk].
+	// ErrQuota: the request would exceed a quota; a [QuotaError] says which. Servers
+	// have quotas for tenants. A runtime by itself limits only running bulk jobs and
+	// schedules, see [Runtime.StartBulk] and [Runtime.PutSchedule].
 	ErrQuota = fault.ErrQuota
 	// ErrNoAsk: there is no such ask.
 	ErrNoAsk = fault.ErrNoAsk
@@ -114,7 +114,7 @@ var (
 	ErrAnswered = fault.ErrAnswered
 	// ErrAnswer: the ask does not allow that answer.
 	ErrAnswer = fault.ErrAnswer
-	// ErrForbidden: only someone else may answer.
+	// ErrForbidden: this person may not answer; others may.
 	ErrForbidden = fault.ErrForbidden
 	// ErrBusy: the thread has a run that has not ended.
 	ErrBusy = fault.ErrBusy
@@ -133,17 +133,17 @@ var (
 	ErrCorrupt = fault.ErrCorrupt
 	// ErrStale: the thread is not at the given sequence; see StaleError.
 	ErrStale = fault.ErrStale
-	// ErrInvalid: a request is invalid as it stands.
+	// ErrInvalid: the request is invalid.
 	ErrInvalid = fault.ErrInvalid
 	// ErrAhead: the request is for events after a sequence that the thread has
 	// not reached. It matches ErrInvalid too.
 	ErrAhead = fault.ErrAhead
 )
 
-// Coded gives an error a code. The journal keeps the error of a step as its
-// codes and its message. So with errors.Is the error that a step returns, now or
-// when it is read back later, matches every error that carries one of its codes,
-// and nothing else.
+// Coded gives an error a code. The journal keeps the error of a step as its codes
+// and its message. So the error that a step returns, now or when it is read back
+// later, matches (as errors.Is has it) every error that carries one of its codes, and
+// nothing else.
 //
 //	var ErrSoldOut = perdure.Coded("sold-out", errors.New("sold out"))
 func Coded(code string, err error) error { return fault.Coded(code, err) }
@@ -163,25 +163,25 @@ type BusyError = fault.BusyError
 // It matches [ErrPinned].
 type PinnedError = fault.PinnedError
 
-// ArchivedError reports that Thread was archived, At a time, and Where it is: the URL of
-// the place and the name of the object in it. It matches [ErrArchived].
+// ArchivedError reports that Thread was archived, when (At) and to where: Where is the
+// URL of the place and the name of the object in it. It matches [ErrArchived].
 type ArchivedError = fault.ArchivedError
 
-// MovedError reports that Thread, or the whole store if that is "", was migrated to
-// the store called To, and can only be read here. It matches ErrMoved.
+// MovedError reports that Thread, or the whole store if Thread is "", was migrated to
+// the store called To, and can only be read here. It matches [ErrMoved].
 type MovedError = fault.MovedError
 
-// StaleError reports that Thread is at Seq, or at 0 if there is no such thread,
-// and not at the sequence that the caller required: see Note.IfSeq and the other
-// fields of that name. It matches [ErrStale].
+// StaleError reports that Thread is at Seq (0 if there is no such thread) and not at
+// the sequence that the caller required: see Note.IfSeq and the other fields of that
+// name. It matches [ErrStale].
 type StaleError = fault.StaleError
 
 // Stack returns the stack of the panic that failed a step or a run, or "" if
 // there was none. The error is the one that Step returned, or the run's Err.
 func Stack(err error) string { return fault.Stack(err) }
 
-// Permanent marks an error after which a step is not retried, whatever its
-// [Retry] says.
+// Permanent marks an error after which a step is not retried, regardless of its
+// [Retry] policy.
 func Permanent(err error) error { return fault.Permanent(err) }
 
 // NotDone marks an error of an at-most-once step as certain: the effect did
@@ -189,6 +189,6 @@ func Permanent(err error) error { return fault.Permanent(err) }
 func NotDone(err error) error { return fault.NotDone(err) }
 
 // After marks an error after which a step with [Retry] waits at least d before
-// its next attempt, for example because a service said so. The wait is at most a
-// day; one of more than 2 seconds is a durable timer, as with Retry.
+// its next attempt, for example because a service asks for that. The wait is at most a
+// day; a wait of more than 2 seconds is a durable timer, as with Retry.
 func After(d time.Duration, err error) error { return fault.After(d, err) }

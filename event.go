@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Event is a journal entry as the outside sees it. Its id is Seq. The kinds:
+// Event is the public form of a journal entry. Its id is Seq. The kinds:
 //
 //   - of a thread: created, metadata, signal, forked (a fork begins), rewound, erased,
 //     nudge (means nothing)
@@ -27,11 +27,11 @@ import (
 //   - of a step: step (its outcome), attempt (it failed and will be retried), intent
 //     (an at-most-once step is about to start)
 //   - of other verbs: asked, timer, waiting, received, took, emitted, planned,
-//     spawned (a child is about to be started; its end is a signal)
-//   - of what is waited for: answered, expired, progress, fired (a time has passed)
+//     spawned (a child is about to be started; its end arrives as a signal)
+//   - of what a run waits for: answered, expired, progress, fired (a timer is due)
 //   - by a person: cancel, paused, resumed, retried
-//   - dumped (deps were saved inside a step), problem (something went wrong that
-//     stops nothing)
+//   - dumped (deps were saved inside a step), problem (something went wrong, but the
+//     run continues)
 //
 // Later versions may add some.
 type Event struct {
@@ -45,7 +45,7 @@ type Event struct {
 	Name      string          `json:"name,omitempty"`     // of a signal, dep or flow
 	Attempt   int             `json:"attempt,omitempty"`  // of a failed attempt
 	Attempts  int             `json:"attempts,omitempty"` // how many there may be
-	TookUS    int64           `json:"took_us,omitempty"`  // microseconds that the function of a leaf step ran, in this attempt
+	TookUS    int64           `json:"took_us,omitempty"`  // how long the function of a leaf step ran in this attempt, in microseconds
 	Value     json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
 	ValueOf   uint64          `json:"value_of,omitempty"` // the event that holds the value, if it is another one
 	Error     string          `json:"error,omitempty"`
@@ -63,7 +63,7 @@ type Event struct {
 	Worker    string          `json:"worker,omitempty"`
 	From      string          `json:"from,omitempty"`   // id of the thread that a fork comes from
 	At        uint64          `json:"at,omitempty"`     // the last sequence that both share
-	Import    bool            `json:"import,omitempty"` // everything before it was imported, so what it says about people is not known here
+	Import    bool            `json:"import,omitempty"` // all earlier events were imported, so what they say about people is unverified
 	Signer    string          `json:"signer,omitempty"` // the trusted key that signed the file
 	Keep      []string        `json:"keep,omitempty"`   // ids of the asks whose answers count in the fork although they have had no effect
 	To        uint64          `json:"to,omitempty"`     // the sequence that a rewind went back to
@@ -71,10 +71,10 @@ type Event struct {
 
 // EventOptions selects events.
 type EventOptions struct {
-	After  uint64 // only later events; if the thread has not reached it, only the error ErrAhead
+	After  uint64 // only events after this sequence; ErrAhead if the thread has not reached it
 	Run    string // only events of this run
-	Replay bool   // end with the existing events, instead of staying live
-	Life   string // only of the thread with this [Runtime.Life] or [Runtime.Tag]; another thread with the id is ErrErased
+	Replay bool   // end after the existing events instead of waiting for new ones
+	Life   string // require this [Runtime.Life] or [Runtime.Tag]; ErrErased if another thread has the id
 }
 
 // event returns the event of an entry, without values in blobs unless they are
@@ -128,9 +128,10 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 
 // Events yields the events of a thread in order, each once: the existing ones, and
 // then new ones as any process appends them, until the context ends. After an
-// error it yields nothing more; it is ErrErased if the thread is erased in the
-// meantime, and ErrArchived if it is archived. A thread that has moved to another store has the event moved as its last,
-// for every Run, and then a [MovedError]; with Replay there is no error.
+// error it yields nothing more; the error is ErrErased if the thread is erased in the
+// meantime, and ErrArchived if it is archived. If the thread has moved to another store,
+// the last event, whatever Run is, has the kind moved; a [MovedError] follows it unless
+// Replay is set.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -299,9 +300,9 @@ type DeltaEvent struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// Deltas yields the deltas of a thread until the context ends. It begins with
-// what the steps that run in this process have said so far, unless that is more
-// than 64 KiB of a step. It may miss some.
+// Deltas yields the deltas of a thread until the context ends. It begins with what the
+// steps running in this process have sent so far, except those that have sent more than
+// 64 KiB. It may miss some.
 func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
 	return func(yield func(DeltaEvent, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -321,8 +322,8 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 // that stays of the first, as a keyed hash; it lets events of the second have
 // ids of their own, so that a reader of the first does not go on with it.
 
-// Life distinguishes a thread from all others that have or had its id: it changes
-// when the thread is erased and its id reused. It is for callers that read a
+// Life returns a value that distinguishes a thread from others that had the same id: it
+// changes when the thread is erased and its id reused. It is for callers that read a
 // thread in pieces.
 func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
 	return r.tenant.Find(ctx, thread)

@@ -16,14 +16,14 @@ type ForkRequest struct {
 	Title  string         // of the fork; "" keeps the title
 	Input  any            // replaces the input of the newest run that had not ended there, if not nil
 	State  map[string]any // keys to set, or to remove if nil, as if the newest outcome there had changed them
-	Keep   bool           // answers that would be void count in the fork; By has to be allowed to give them
+	Keep   bool           // answers that would otherwise be void count in the fork; By has to be allowed to give them
 	By     string         // who requests it
 	Groups []string       // that By is in, according to the caller; they are not recorded
 	Reason string
 	IfSeq  uint64 // fork only if this is still the thread's last sequence, else StaleError; 0 forks in any case
 }
 
-// Fork is a thread that was forked.
+// Fork is the result of forking a thread.
 type Fork struct {
 	Thread string `json:"thread"` // its id
 	From   string `json:"from"`   // id of the thread that it was forked from
@@ -35,9 +35,9 @@ type Fork struct {
 	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
 
-// Effect is something that a thread did that reaches outside it: its Seq, its
-// Path, and its Kind, which is "step", "intent" for an at-most-once step whose
-// outcome nobody knows, or "spawned" for a child.
+// Effect is something that a thread did outside itself: its Seq, its Path, and its
+// Kind, which is "step", "intent" for an at-most-once step whose outcome nobody knows,
+// or "spawned" for a child.
 type Effect = lifecycle.Effect
 
 // Fork creates a thread that shares the past of another up to any sequence, and is
@@ -49,25 +49,24 @@ type Effect = lifecycle.Effect
 // not been joined are spawned again, and every Key is new, so that the fork never
 // repeats an effect under a key of the original thread.
 //
-// A decision is for one call in one thread. So an answer, even one by default,
+// A decision applies to one call in one thread. So an answer, even a default one,
 // counts in the fork only if it has had an effect there: a step that its question
 // allows, or any step if it names none, has an outcome in the frame of the ask or
-// in an enclosing one. Otherwise it is void, with everything that its frame
-// recorded after it, and asked for again when the run continues; it also becomes
-// void when a retry in the fork voids that outcome. The same holds for steps
-// marked with [Allows]. Open asks with an expiry are asked again too: their time
-// begins when the fork continues. Keep lets answers count, for someone who may
-// give them.
+// in an enclosing one. Otherwise the answer is void, with everything that its frame
+// recorded after it, and the question is asked again when the run continues. An answer
+// also becomes void when a retry in the fork voids that outcome. The same holds for
+// steps marked with [Allows]. Open asks with an expiry are asked again too: their time
+// starts when the fork continues. Keep makes void answers count, if By may give them.
 //
 // The same request with the same As can be repeated. A fork keeps the other
-// thread from being erased, see Erase. An edited input does not undo what the
-// run has recorded: to begin with it, fork at the sequence of the run's entry.
+// thread from being erased, see Erase. A new Input does not undo what the run has
+// recorded: to start over with it, fork at the run's Seq.
 func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	f, err := r.life.Fork(ctx, lifecycle.ForkRequest(q))
 	return (*Fork)(f), err
 }
 
-// Rewound says what a rewind did.
+// Rewound is the result of a rewind.
 type Rewound struct {
 	Thread string `json:"thread"`
 	To     uint64 `json:"to"`  // the sequence to which the thread was taken back
@@ -81,18 +80,18 @@ type Rewound struct {
 
 // Rewind takes a thread back to an earlier sequence: its state, deps, runs and
 // signals. No run may have been active at that sequence, and none may be active
-// now; for everything else there is Fork. Nothing is deleted: the entries stay for
-// audit, sequences and events keep growing, and what was spent stays spent.
+// now; otherwise use Fork. Nothing is deleted: the entries stay for audit, sequences
+// and events keep growing, and what was spent stays spent.
 func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) (*Rewound, error) {
 	w, err := r.life.Rewind(ctx, thread, to, lifecycle.Note(n))
 	return (*Rewound)(w), err
 }
 
-// Family is a thread with everything that it comes from and that comes from it:
-// forks and children, and theirs.
+// Family is a thread with its ancestors and its descendants: forks, children, and
+// their forks and children.
 type Family struct {
-	Members []Relative `json:"members"`        // each after the one it comes from, in the order of their creation
-	More    bool       `json:"more,omitempty"` // there are others
+	Members []Relative `json:"members"`        // each after the one it comes from, in order of creation
+	More    bool       `json:"more,omitempty"` // there are more than are listed
 }
 
 // Relative is a member of a family. Its status may lag slightly.
@@ -108,9 +107,8 @@ type Relative struct {
 	Updated time.Time `json:"updated"`
 }
 
-// Family returns a thread's family, from the first thread that it comes from and
-// that is in the store. Archived threads are left out, and so are those that the
-// runtime may not read.
+// Family returns a thread's family, beginning with its earliest ancestor in the store.
+// Archived threads are omitted, as are those that the runtime may not read.
 func (r *Runtime) Family(ctx context.Context, thread string) (*Family, error) {
 	f, err := r.tenant.Family(ctx, thread)
 	if err != nil {

@@ -35,7 +35,7 @@ type groupOptions struct{ failFast bool }
 func FailFast() GroupOption { return func(o *groupOptions) { o.failFast = true } }
 
 // NewGroup returns a group in the frame of ctx. The frame has to call Wait; if it
-// returns without that, the branches are cancelled.
+// returns without doing so, the branches are cancelled.
 func NewGroup(ctx context.Context, opts ...GroupOption) *Group {
 	var o groupOptions
 	for _, option := range opts {

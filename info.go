@@ -37,7 +37,7 @@ const (
 	Cancelled   Status = "cancelled"
 )
 
-// Thread is what is known about a thread.
+// Thread describes a thread.
 type Thread struct {
 	ID       string            `json:"id"`
 	Tenant   string            `json:"tenant,omitempty"`
@@ -57,7 +57,7 @@ type Thread struct {
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 	Moved    string            `json:"moved,omitempty"`   // the store where it continues, see [MovedError]
-	Why      *Why              `json:"why,omitempty"`     // whether it moves; nil for a page of earlier runs, for the past, and if what tells cannot be read
+	Why      *Why              `json:"why,omitempty"`     // whether it makes progress, or what it waits for; nil for a page of earlier runs, for the past, and if it cannot be determined
 }
 
 // ImportInfo says that a thread, or the thread it was forked from, was imported
@@ -76,7 +76,7 @@ type ParentInfo struct {
 	Path   string `json:"path"` // of the Spawn
 }
 
-// Run is what is known about a run.
+// Run describes a run.
 type Run struct {
 	Thread   string           `json:"thread"`
 	ID       string           `json:"id"`
@@ -106,7 +106,7 @@ type Run struct {
 	Budget   map[string]int64 `json:"budget,omitempty"`
 	Unknown  []string         `json:"unknown,omitempty"`  // at-most-once steps whose outcome nobody knows
 	Diff     string           `json:"diff,omitempty"`     // why it is blocked
-	Idle     string           `json:"idle,omitempty"`     // why nothing would continue it: no living worker has its flow
+	Idle     string           `json:"idle,omitempty"`     // why nothing would continue it: no live worker has its flow
 	Version  string           `json:"version,omitempty"`  // of the code that ran it last
 	Steering bool             `json:"steering,omitempty"` // not a run yet but input for Take, see Steer
 }
@@ -125,7 +125,7 @@ type ChildInfo struct {
 	Path   string `json:"path"`   // of the Spawn
 	Thread string `json:"thread"` // its id
 	Flow   string `json:"flow"`
-	Joined bool   `json:"joined"` // the run knows of its end
+	Joined bool   `json:"joined"` // the run knows that it has ended
 }
 
 // PlanStep is a step announced by Plan.
@@ -154,21 +154,21 @@ type ErrorNote struct {
 	Stack string    `json:"stack,omitempty"`
 }
 
-// Get returns everything about a thread, exactly as it is now, with all of its
-// runs: see [Runtime.GetPage] for the newest ones only. If an entry is damaged, it
-// returns ErrCorrupt along with the thread up to the last intact entry.
+// Get returns everything about a thread, exactly as it is now, with all of its runs;
+// [Runtime.GetPage] returns only some. If an entry is damaged, Get returns ErrCorrupt
+// along with the thread up to the last intact entry.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 	return r.GetPage(ctx, thread, RunPage{})
 }
 
-// RunPage selects some of the runs of a thread, those that were queued last.
+// RunPage selects the runs of a thread that were queued last.
 type RunPage struct {
-	Before uint64 // only runs queued before this sequence: the Seq of the first run of the page after it; 0 is all
-	Limit  int    // how many; 0 is all. If Before is 0, the page goes back to the oldest run that has not ended, however many these are
+	Before uint64 // only runs queued before this sequence, such as the Seq of the first run of another page; 0 means all
+	Limit  int    // maximum number; 0 means all. If Before is 0, the page goes back at least to the oldest run that has not ended
 }
 
-// GetPage is Get with only some of the thread's runs. The thread says how many
-// earlier ones there are.
+// GetPage is Get with only some of the thread's runs. Thread.Earlier says how many
+// come before them.
 func (r *Runtime) GetPage(ctx context.Context, thread string, p RunPage) (*Thread, error) {
 	if p.Limit < 0 {
 		return nil, fmt.Errorf("%w: a limit of %d runs", fault.ErrInvalid, p.Limit)

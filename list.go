@@ -22,18 +22,18 @@ type ListOptions struct {
 	Status   Status            `json:"status,omitempty"`   // Idle: threads without a run
 	Metadata map[string]string `json:"metadata,omitempty"` // only threads with all of these, of at most 256 bytes each
 	Asks     bool              `json:"asks,omitempty"`     // only those with open asks that can be answered here
-	AsksOf   []string          `json:"asks_of,omitempty"`  // only those with one that some of these may answer: users, and groups as group:NAME; nil: anyone; else at least one
+	AsksOf   []string          `json:"asks_of,omitempty"`  // only those with an open ask that one of these may answer: users, and groups as group:NAME; nil means anyone; must not be empty otherwise
 	Expiring bool              `json:"expiring,omitempty"` // only those with open asks, soonest to expire first
 
-	// The times of the last change and of the creation, if they are not zero:
-	// then or later, and before.
+	// Only threads last changed, or created, at or after the first time of each
+	// pair and before the second. A zero time sets no bound.
 	Updated       time.Time `json:"updated,omitzero"`
 	UpdatedBefore time.Time `json:"updated_before,omitzero"`
 	Created       time.Time `json:"created,omitzero"`
 	CreatedBefore time.Time `json:"created_before,omitzero"`
 
-	// Why sets Summary.Why. Threads that have not ended well are read for that, one
-	// after the other.
+	// Why asks for Summary.Why. List then reads each thread whose run has neither
+	// succeeded nor been cancelled, one after the other.
 	Why bool `json:"-"`
 
 	After string `json:"-"` // the cursor of the last thread seen, in a list with the same options
@@ -94,32 +94,32 @@ type Summary struct {
 	Cursor  string    `json:"cursor"`
 
 	Metadata map[string]string `json:"metadata,omitempty"` // values of at most 256 bytes
-	Spent    map[string]int64  `json:"spent,omitempty"`    // when its status last changed
+	Spent    map[string]int64  `json:"spent,omitempty"`    // as of the last change of its status
 
-	// Of its open asks: when the first was opened, and when the first expires, zero
-	// if none does.
+	// When the first of its open asks was opened, and when the first one expires;
+	// zero if none does.
 	Asked   time.Time `json:"asked,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 
 	Why *Why `json:"why,omitempty"` // if it was asked for, and the thread can be read
 }
 
-// List yields the tenant's threads, those that were created last first. Others are
-// the orders of
+// List yields the tenant's threads, most recently created first. These options, each
+// without Metadata, have an order of their own:
 //
 //   - Asks and AsksOf: by when the first open ask of a thread was opened, oldest first
-//   - Expiring: by when the first of them expires
+//   - Expiring: by when the first open ask expires
 //   - Status without User: by the last change, to the minute, newest first
 //
-// each without Metadata. A thread that changes meanwhile may be yielded twice or, if
-// it then is no longer selected, not at all.
+// A thread that changes meanwhile may be yielded twice or, if it is no longer selected
+// then, not at all.
 //
-// The cost of a list is that of the threads it yields and of those that it has to
-// skip: it finds threads by one of the options, in the order Metadata, Expiring, Asks
-// and AsksOf, User, Status, Flow, and looks at these for the others. A damaged
+// List costs as much as the threads that it yields and those that it has to skip: it
+// finds threads by the first of the options Metadata, Expiring, Asks or AsksOf, User,
+// Status and Flow that is set, and checks each of them against the others. A damaged
 // summary is rebuilt from its journal. Damage that remains is reported last, as
-// ErrCorrupt; options that make no sense are ErrInvalid. On a store without [store.Batcher] a status may lag behind the journal
-// for a moment.
+// ErrCorrupt; options that make no sense are ErrInvalid. On a store without
+// [store.Batcher] a status may lag behind the journal for a moment.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		if err := o.check(); err != nil {
@@ -158,7 +158,7 @@ func summaryInfo(s *threads.Summary, cursor string) Summary {
 	return info
 }
 
-// Counts is how many threads there are.
+// Counts holds the number of threads.
 type Counts struct {
 	Threads  int            `json:"threads"`
 	Statuses map[Status]int `json:"statuses"` // Idle: without a run
@@ -166,9 +166,9 @@ type Counts struct {
 }
 
 // Count counts the tenant's threads without reading those at rest. A thread whose
-// status changes meanwhile may count twice or not at all, and one whose restore from the
-// archive was cut off may count until it is restored. It takes about a second for a
-// million threads.
+// status changes meanwhile may count twice or not at all, and a thread whose restore from
+// the archive was cut off may count until it is restored. Counting a million threads takes
+// about a second.
 func (r *Runtime) Count(ctx context.Context) (*Counts, error) {
 	statuses, asks, err := r.tenant.Count(ctx)
 	if err != nil {
@@ -182,9 +182,9 @@ func (r *Runtime) Count(ctx context.Context) (*Counts, error) {
 	return c, nil
 }
 
-// Watch yields immediately, and whenever the list of the tenant's threads may have
-// changed, until the context ends. It only says that it is time to look: it may
-// combine several changes, or yield without one.
+// Watch yields immediately, and then whenever the list of the tenant's threads may have
+// changed, until the context ends. A yield only means that it is time to look: it may
+// combine several changes, or come without one.
 func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(r.tenant.Part)+".") {

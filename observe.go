@@ -13,12 +13,12 @@ import (
 // Observer is the hook for traces and metrics. Its methods must return quickly and
 // be safe for concurrent use.
 type Observer interface {
-	// StepStarted is called when an attempt of a step begins. The step gets the
-	// context that it returns; the function is called when the attempt is over. It
-	// gets the error of the attempt, or why its result could not be recorded, which
-	// matches ErrFenced if another worker may have the run.
+	// StepStarted is called when an attempt of a step begins. It returns the context
+	// for the step and a function to call when the attempt is over, with the error of
+	// the attempt or the reason why its result could not be recorded, which matches
+	// ErrFenced if another worker may have the run.
 	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
-	// Committed is called when an entry of a run is in the journal.
+	// Committed is called when an entry of a run has been written to the journal.
 	Committed(e Event)
 }
 
@@ -34,14 +34,14 @@ type StepInfo struct {
 // across processes. Package otel has one.
 type Tracer interface {
 	Observer
-	// PassStarted is called when a worker begins to execute a run. The flow gets the
-	// context that it returns; the function is called when the pass is over.
+	// PassStarted is called when a worker begins to execute a run. It returns the
+	// context for the flow and a function to call when the pass is over.
 	PassStarted(ctx context.Context, p PassStart) (context.Context, func(PassEnd))
-	// TraceContext returns the trace context that is recorded with a run that is
-	// started in ctx. Given is what the request says, usually "".
+	// TraceContext returns the trace context to record with a run that is started in
+	// ctx. Given is the one in the request, usually "".
 	TraceContext(ctx context.Context, given string) string
-	// Annotate is called for what code says with the function [Annotate]. Attributes
-	// may be slog.LogValuers that are expensive to resolve.
+	// Annotate is called with the attributes that code passes to the function
+	// [Annotate]. They may be slog.LogValuers that are expensive to resolve.
 	Annotate(ctx context.Context, attrs []slog.Attr)
 }
 
@@ -51,8 +51,8 @@ type PassStart struct {
 	Trace                     string    // recorded with the run, "" for none
 	Created                   time.Time // when the run was queued
 	Claim                     Claim     // with which the pass begins
-	Lost                      Claim     // that of the pass before, if its worker died or lost its lease; otherwise zero
-	Passes                    int       // how many there were, with this one
+	Lost                      Claim     // the claim of the previous pass, if its worker died or lost its lease; otherwise zero
+	Passes                    int       // number of passes so far, including this one
 	Retries                   int       // how often the run was retried after it had failed
 	Parent                    string    // id of the thread that spawned this one, "" for none
 }
@@ -77,12 +77,12 @@ func Describe(attrs ...slog.Attr) StepOption {
 	return func(o *engine.StepOptions) { o.Attrs = append(o.Attrs, attrs...) }
 }
 
-// Annotate tells the Observer, if it is a [Tracer], something about the step that is
-// executed in a context and was not known before, such as the tokens that it used.
-// Without one, and outside a run, it does nothing.
+// Annotate tells the Observer, if it is a [Tracer], something about the step running in
+// ctx that was not known when the step began, such as the tokens that it used. Without a
+// Tracer, and outside a run, Annotate does nothing.
 func Annotate(ctx context.Context, attrs ...slog.Attr) { engine.Annotate(ctx, attrs) }
 
-// Observers returns an observer that calls several, without those that are nil. The
+// Observers combines several observers into one, ignoring those that are nil. The
 // context of a step passes through all of them, in order.
 func Observers(all ...Observer) Observer {
 	var some observers

@@ -37,15 +37,15 @@ func Retry(p RetryPolicy) StepOption {
 }
 
 // Timeout cancels the context of a step's function after d, with the cause
-// ErrTimeout. The function has to heed it. In a composite step only time during
-// which something inside it is active counts, within one pass.
+// ErrTimeout. The function has to heed it. For a composite step, only time in which
+// something inside it is active counts, and each pass counts anew.
 func Timeout(d time.Duration) StepOption {
 	return func(o *engine.StepOptions) { o.Timeout = d }
 }
 
-// Input records a digest of a step's arguments. If the same step is reached
-// with different arguments, the run is blocked instead of receiving a result that
-// belongs to other ones.
+// Input records a digest of a step's arguments. If the same step is later reached
+// with different arguments, the run is blocked instead of receiving a result for
+// other arguments.
 func Input(v any) StepOption {
 	return func(o *engine.StepOptions) {
 		raw, err := exact.Encode(v, reflect.TypeOf(v))
@@ -56,7 +56,7 @@ func Input(v any) StepOption {
 
 // AtMostOnce makes sure that a step's function is never started twice unless
 // it is certain that the first start had no effect. The intent is recorded
-// before the function starts, with a second append, and [Timeout] is required.
+// before the function starts, with an append of its own, and [Timeout] is required.
 //
 // A crash, a timeout, or an error not marked [NotDone] leaves an unknown
 // outcome. The step's [Reconcile] decides it if there is one; otherwise the run
@@ -64,16 +64,17 @@ func Input(v any) StepOption {
 // value is the result), "not-done" (the step runs again) and "fail".
 // [AskOutcome] says who may answer it.
 //
-// An effect that is rows in the store's own SQLite file needs none of this: see
-// package [github.com/perdure/perdure/store/sqlitestore/sqltx].
+// An effect that consists of rows in the store's own database needs none of this: see
+// packages [github.com/perdure/perdure/store/sqlitestore/sqltx] and
+// [github.com/perdure/perdure/store/pgstore/pgtx].
 func AtMostOnce() StepOption {
 	return func(o *engine.StepOptions) { o.Once = true }
 }
 
 // AskOutcome says how a person is asked about an unknown outcome of an
-// at-most-once step. Only the Prompt, Data and Who of q may be set. Whoever
-// answers can have the step run again: if only certain people may allow that,
-// name them in Who. Without AskOutcome anyone may answer.
+// at-most-once step. Only the Prompt, Data and Who of q may be set. The person who
+// answers can have the step run again; to restrict who may do so, set Who. Without
+// AskOutcome anyone may answer.
 func AskOutcome(q Question) StepOption {
 	return func(o *engine.StepOptions) {
 		inner := q.inner()
@@ -81,7 +82,7 @@ func AskOutcome(q Question) StepOption {
 	}
 }
 
-// Outcome is what a Reconcile function found out.
+// Outcome is what a Reconcile function has found out.
 type Outcome int
 
 // The outcomes.
@@ -95,8 +96,8 @@ const (
 // of an earlier start, for example by asking the service with [Key]. It is
 // called no earlier than the step's Timeout after the worker took over the run,
 // and may be called several times. If it returns an error, the outcome remains
-// unknown. A step that failed and had no effect is retried as [Retry] says, or
-// ten times without one.
+// unknown. If a failed attempt turns out to have had no effect, the step is retried as
+// [Retry] says, or, without Retry, up to ten attempts in all.
 func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 	return func(o *engine.StepOptions) {
 		o.Reconcile = func(ctx context.Context) (json.RawMessage, engine.Outcome, error) {
@@ -118,7 +119,7 @@ func Allows(names ...string) StepOption {
 	return func(o *engine.StepOptions) { o.Allows = names }
 }
 
-// Renamed gives the name under which older code recorded the step.
+// Renamed says under which name older code recorded the step.
 func Renamed(old string) StepOption {
 	return func(o *engine.StepOptions) { o.Renamed = old }
 }

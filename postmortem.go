@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// PostMortem is what the journal tells about a run that went wrong: why, who ran
-// it, what it used, which effects may have happened, and what can be done now. Lists
-// hold the newest items, in the order of the journal.
+// PostMortem is what the journal says about a run that went wrong: what happened, which
+// workers ran it, what it used, which effects may have happened, and what can be done
+// now. Lists hold the newest items, in the order of the journal.
 type PostMortem struct {
 	Thread   string           `json:"thread"`
 	Run      string           `json:"run"`
@@ -43,8 +43,8 @@ type PostMortem struct {
 	Left     LeftOut          `json:"left_out,omitzero"`
 }
 
-// Failure is an error that the journal has on record: of an attempt that was tried
-// again, of the steps around it, and of the run.
+// Failure is a recorded error: of an attempt that was retried, of a step around it, or
+// of the run.
 type Failure struct {
 	Seq      uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
@@ -68,8 +68,8 @@ type PassInfo struct {
 	End     string    `json:"end,omitempty"` // how: ended, suspended, released, blocked, forked if it went on in another thread, or lost if its worker disappeared
 }
 
-// Usage is what a run has used. Times are in microseconds, by the clocks of those
-// who wrote the journal.
+// Usage is what a run has used. Times are in microseconds, by the clocks of the
+// processes that wrote the journal.
 type Usage struct {
 	Spent    map[string]int64 `json:"spent,omitempty"`
 	Budget   map[string]int64 `json:"budget,omitempty"`
@@ -79,19 +79,19 @@ type Usage struct {
 	Retries  int              `json:"retries,omitempty"`  // by people
 	TotalUS  int64            `json:"total_us"`           // since it was queued
 	QueuedUS int64            `json:"queued_us"`          // before its first pass
-	WorkedUS int64            `json:"worked_us"`          // in passes, as far as they have recorded something
-	StepsUS  int64            `json:"steps_us,omitempty"` // in the functions of leaf steps; more than WorkedUS if they ran side by side
+	WorkedUS int64            `json:"worked_us"`          // in passes, each up to the last entry that it recorded
+	StepsUS  int64            `json:"steps_us,omitempty"` // in the functions of leaf steps; more than WorkedUS if they ran concurrently
 	WaitedUS int64            `json:"waited_us"`          // suspended, or ended before it was retried
 	LostUS   int64            `json:"lost_us,omitempty"`  // between the last sign of a lost worker and the next pass
 }
 
-// PossibleEffect is something that may have happened outside although no success is
-// on record. Its Kind is
+// PossibleEffect is something that may have happened outside the run although no
+// success was recorded. Its Kind is
 //
-//   - "unknown": an at-most-once step that was started and whose outcome nobody knows
-//   - "failed": a step that failed, perhaps after it had acted
-//   - "lost": a worker disappeared after the event with this Seq; the steps that it
-//     had begun by then are not on record
+//   - "unknown": an at-most-once step was started, and nobody knows its outcome
+//   - "failed": a step failed, perhaps after it had an effect
+//   - "lost": a worker disappeared after the event with this Seq; steps that it had
+//     begun and not finished are not recorded
 type PossibleEffect struct {
 	Kind string `json:"kind"`
 	Seq  uint64 `json:"seq"`
@@ -107,7 +107,7 @@ type NextStep struct {
 	Why string `json:"why"`
 }
 
-// LeftOut says how many older items the lists of a [PostMortem] do not hold.
+// LeftOut counts the older items that the lists of a [PostMortem] omit.
 type LeftOut struct {
 	Failures int `json:"failures,omitempty"`
 	Passes   int `json:"passes,omitempty"`
@@ -115,9 +115,9 @@ type LeftOut struct {
 	Events   int `json:"events,omitempty"`
 }
 
-// PostMortem gathers what the journal tells about a run, "" for the newest of the
-// thread. It reads all entries since the run was queued. It is meant for runs that
-// have failed, or are blocked or quarantined, and works for all others too.
+// PostMortem gathers what the journal says about a run; "" means the newest one of the
+// thread. It reads all entries since the run was queued. It is meant for runs that have
+// failed or are blocked or quarantined, but works for all others too.
 func (r *Runtime) PostMortem(ctx context.Context, thread, run string) (*PostMortem, error) {
 	o, err := r.tenant.Open(ctx, thread)
 	if err != nil {
@@ -145,25 +145,25 @@ func (r *Runtime) PostMortem(ctx context.Context, thread, run string) (*PostMort
 		Next:     each(m.Next, func(n explain.NextStep) NextStep { return NextStep(n) })}, nil
 }
 
-// BundleOptions say what a bundle holds besides what every bundle does.
+// BundleOptions say what a bundle includes in addition to what all bundles include.
 type BundleOptions struct {
 	Names    bool           // the names in the code: of flows, steps, signals and units; they may contain what users wrote
 	Hosts    bool           // the names of the machines on which workers run
 	Contents bool           // everything: names, texts of errors, the thread's whole export
-	About    map[string]any // what the caller knows about its own process; written as it is
+	About    map[string]any // facts about the caller's own process; written as they are
 }
 
-// Bundle writes what someone who helps with a run needs to know, as one zip file to
-// attach to a ticket: the post-mortem of the run, "" for the newest of the thread,
-// the shape of the thread's journal, versions, the kind of store, the options of the
-// runtime, the workers and the last lines of the log.
+// Bundle writes a zip file to attach to a ticket, with what is needed to help with a
+// run, the newest one of the thread if run is "": its post-mortem, the shape of the
+// thread's journal, versions, the kind of store, the options of the runtime, the workers
+// and the last lines of the log.
 //
-// Unless the options say otherwise, nothing in it was written by users, models or
-// tools: no inputs, outputs, messages, states, titles, users, metadata, texts of
-// errors, ids of threads, names of steps, or hosts. Names are replaced by others, the
-// same for the same name. What remains are kinds, sequences, times, sizes, ids that
-// the runtime generated, codes of errors that the runtime defines, and frames of
-// stacks. README.txt in the file says the same.
+// Unless the options say otherwise, the file contains nothing that users, models or
+// tools wrote: no inputs, outputs, messages, states, titles, users, metadata, error
+// texts, thread ids, step names or hosts. Each name is replaced by an invented one, the
+// same wherever the name occurs. What remains are kinds, sequences, times, sizes, ids
+// that the runtime generated, codes of errors that the runtime defines, and stack
+// frames. README.txt in the file says the same.
 //
 // After an error the file is incomplete.
 func (r *Runtime) Bundle(ctx context.Context, thread, run string, w io.Writer, o BundleOptions) error {

@@ -55,10 +55,9 @@ type ReplayedRun struct {
 // recorded result again; a real run would use the recorded result without
 // following it.
 //
-// What flow code does outside steps does happen: deps that it uses there are
-// created, and loaded with the newest recorded dump of the run. A run whose flow
-// is not given does not fit. Replay returns an error for a damaged or redacted
-// export.
+// Flow code outside steps is really executed: deps that it uses there are created, and
+// loaded with the newest recorded dump of the run. A run whose flow is not given does
+// not fit. Replay returns an error for a damaged or redacted export.
 func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, error) {
 	s := memstore.New()
 	defer s.Close()

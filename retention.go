@@ -14,27 +14,27 @@ import (
 	"github.com/perdure/perdure/internal/vault"
 )
 
-// Retention is a rule of [Options.Retention]: what becomes of threads at rest. All runs
-// of such a thread have ended, or it never had one. Threads that wait for something,
+// Retention is a rule of [Options.Retention]: it says what happens to threads at rest,
+// those whose runs have all ended or that never had one. Threads that wait for something,
 // that a person has paused, or that are blocked, quarantined or damaged stay.
 //
-// A thread stays as long as it has forks in the store. Its children go with it, and by
-// its rule: they have to be at rest for as long. Each thread is read again before it
-// goes, and a run that begins meanwhile wins.
+// A thread stays as long as it has forks in the store. Its children go with it, under its
+// rule, and must have been at rest for as long. Each thread is read again before it goes;
+// if a run has begun meanwhile, it stays.
 type Retention struct {
 	Tenant  string // only threads of this tenant; "" is all tenants
 	Default bool   // only threads of the default tenant; Tenant has to be ""
 	Flow    string // only threads whose last run is of this flow; "" is all
 	// Keep is how long a thread stays after its last change, or after it was restored
-	// from the archive. With 0 it goes with the next look, which is a second later or so.
-	// One that has had no run yet, or was restored, stays for at least a day.
+	// from the archive; 0 means until the next check, about a second later. A thread
+	// that has had no run yet, or was restored, stays for at least a day.
 	Keep    time.Duration
-	Forever bool // it stays; Keep and Archive have to be zero
+	Forever bool // the thread stays; Keep and Archive have to be zero
 	// Archive moves threads to [Options.Archive], see [Runtime.Archive]; otherwise
 	// they are erased.
 	Archive bool
-	// KeepArchived is how long a thread stays in the archive, however it got there.
-	// Then it is erased. 0 is forever.
+	// KeepArchived is how long a thread stays in the archive, however it got there,
+	// before it is erased; 0 means forever.
 	KeepArchived time.Duration
 	// Unseen lets failed threads go although nobody has seen them. Otherwise they stay
 	// until [Runtime.MarkSeen].
@@ -78,50 +78,50 @@ func (c *core) reach(t *threads.Tenant) (*lifecycle.Control, *vault.Vault) {
 	return r.life, r.vault()
 }
 
-// Why a thread stays although its time has come: [RetentionItem.Skipped].
+// Reasons why a thread stays although it is due: [RetentionItem.Skipped].
 const (
 	RetentionPinned  = "pinned"  // forks depend on it, or children in the archive
 	RetentionUnseen  = "unseen"  // it has failed, and nobody has seen it
-	RetentionChild   = "child"   // a child is not at rest, or not for long enough
+	RetentionChild   = "child"   // a child is not at rest, or has not been for long enough
 	RetentionDamaged = "damaged" // it, or a child, cannot be read
-	RetentionChanged = "changed" // something happened on it meanwhile
+	RetentionChanged = "changed" // it changed in the meantime
 	RetentionFailed  = "failed"  // it could not be removed, see [RetentionStatus.Errors]
 )
 
-// What becomes of a thread: [RetentionItem.Action].
+// What happens to a thread: [RetentionItem.Action].
 const (
 	RetentionArchive = "archive"
 	RetentionErase   = "erase"
 	RetentionExpire  = "expire" // it is erased from the archive
 )
 
-// RetentionStatus says what [Options.Retention] does to the threads of a tenant. Looks
-// are for all tenants.
+// RetentionStatus says what [Options.Retention] does to the threads of a tenant. Workers
+// check the threads of all tenants together.
 type RetentionStatus struct {
-	Rules []Retention `json:"-"`              // of this process, those that can fit threads of the tenant
-	Rate  int         `json:"rate"`           // threads a second
-	Begun time.Time   `json:"begun,omitzero"` // the last look, by any worker; zero if there was none
-	Ended time.Time   `json:"ended,omitzero"` // zero while it goes on
-	Went  time.Time   `json:"went,omitzero"`  // when threads of the tenant last went
+	Rules []Retention `json:"-"`              // the rules of this process that can fit threads of the tenant
+	Rate  int         `json:"rate"`           // threads per second
+	Begun time.Time   `json:"begun,omitzero"` // when a worker began the last check; zero if there was none
+	Ended time.Time   `json:"ended,omitzero"` // when that check ended; zero while it is in progress
+	Went  time.Time   `json:"went,omitzero"`  // when threads of the tenant were last removed
 
-	Archived int `json:"archived"` // threads that went then
+	Archived int `json:"archived"` // threads that were archived then
 	Erased   int `json:"erased"`
 	Expired  int `json:"expired"` // erased from the archive
 
-	Total   RetentionTotal `json:"total"`             // all that ever went
-	Skipped map[string]int `json:"skipped,omitempty"` // threads that the last look left, by reason
-	Errors  []BulkError    `json:"errors,omitempty"`  // the first errors of the last look
+	Total   RetentionTotal `json:"total"`             // since the beginning
+	Skipped map[string]int `json:"skipped,omitempty"` // threads that the last check skipped, by reason
+	Errors  []BulkError    `json:"errors,omitempty"`  // the first errors of the last check
 }
 
-// RetentionTotal counts threads that went.
+// RetentionTotal counts threads that were removed.
 type RetentionTotal struct {
 	Archived int64 `json:"archived"`
 	Erased   int64 `json:"erased"`
 	Expired  int64 `json:"expired"` // erased from the archive
 }
 
-// Retention returns what Options.Retention says and has done. A runtime that is limited
-// to a user learns only the rules, and when workers looked.
+// Retention returns the rules of Options.Retention and what they have done. A runtime that
+// is limited to a user gets only the rules and the times of the last check.
 func (r *Runtime) Retention(ctx context.Context) (*RetentionStatus, error) {
 	state, err := retain.ReadState(ctx, r.core.threads.Store)
 	if err != nil {
@@ -146,13 +146,13 @@ func (r *Runtime) Retention(ctx context.Context) (*RetentionStatus, error) {
 	return s, nil
 }
 
-// RetentionOptions selects threads whose time has come.
+// RetentionOptions selects threads that are due.
 type RetentionOptions struct {
 	After string // the cursor of the last thread seen
 	Limit int    // maximum number; 0 means all
 }
 
-// RetentionItem is a thread whose time has come.
+// RetentionItem is a thread that is due to be archived or erased.
 type RetentionItem struct {
 	Thread   string    `json:"thread"`
 	User     string    `json:"user,omitempty"`
@@ -166,7 +166,7 @@ type RetentionItem struct {
 	Cursor   string    `json:"cursor"`
 }
 
-// RetentionDue yields the tenant's threads that the next look would archive or erase,
+// RetentionDue yields the tenant's threads that the next check would archive or erase,
 // and those that it would skip, with the reason. It changes nothing.
 func (r *Runtime) RetentionDue(ctx context.Context, o RetentionOptions) iter.Seq2[RetentionItem, error] {
 	return func(yield func(RetentionItem, error) bool) {
@@ -187,10 +187,11 @@ func (r *Runtime) RetentionDue(ctx context.Context, o RetentionOptions) iter.Seq
 	}
 }
 
-// MarkSeen records that someone has seen that a thread has failed, in its metadata
-// perdure.seen, which holds the time of the failure. [Options.Retention] lets a failed
-// thread go only then. It does not count for a later failure, after a retry or another
-// run. If the last run has not failed, or was seen already, it is ErrNothingToDo.
+// MarkSeen records that someone has seen a thread's failure: its metadata perdure.seen is
+// set to the time of the failure. Unless a rule has Unseen, [Options.Retention] removes a
+// failed thread only after that. The mark does not cover a later failure, after a retry or
+// in another run. If the last run has not failed, or is already marked, MarkSeen returns
+// ErrNothingToDo.
 func (r *Runtime) MarkSeen(ctx context.Context, thread string, n Note) error {
 	return r.life.MarkSeen(ctx, thread, lifecycle.Note(n))
 }

@@ -37,10 +37,10 @@ type Options struct {
 	// any other try it. The default is a hash of the executable.
 	Version string
 	// Validator checks answers against the JSON Schema of their question. The
-	// default is the one passed to [RegisterValidator], as package agent does.
+	// default is the one passed to [RegisterValidator]; package agent registers one.
 	Validator Validator
-	// Observer sees steps and entries, for traces and metrics; one that is a
-	// [Tracer] sees more.
+	// Observer sees steps and entries, for traces and metrics. A [Tracer] sees
+	// passes too.
 	Observer Observer
 	// Logger receives errors that no caller is waiting for, and each failed
 	// attempt of a step that is retried. The default discards them.
@@ -52,8 +52,8 @@ type Options struct {
 	// Suspended runs do not count.
 	Concurrency int
 	// Lease is how long a worker may be silent before others take over its
-	// runs, and so how long the runs of a killed process rest; 0 means 3 s, and
-	// the maximum is 10 minutes.
+	// runs, and so how long the runs of a killed process stand still; 0 means 3 s,
+	// and the maximum is 10 minutes.
 	Lease time.Duration
 	// Grace is how long Work lets running steps continue when it is stopped; 0
 	// means 10 s.
@@ -66,16 +66,16 @@ type Options struct {
 	// of the same tenant: what people decided there then counts here. The
 	// store's own key is always trusted.
 	Trust []string
-	// Archive is where archived threads are, see [Runtime.Archive]. Every process
-	// on a store that archives, restores or erases threads needs the same one.
+	// Archive is where archived threads are kept, see [Runtime.Archive]. All processes
+	// on a store that archive, restore or erase threads need the same one.
 	Archive archive.Place
 	// Retention says which threads workers archive or erase once they are at rest,
-	// see [Retention]: the first rule that fits a thread counts, and a thread that
-	// none fits stays. The default is that nothing goes. Give all workers of a store
-	// the same rules.
+	// see [Retention]: the first rule that fits a thread applies, and a thread that no
+	// rule fits stays. By default all threads stay. Give all workers of a store the
+	// same rules.
 	Retention []Retention
-	// RetentionRate is how many threads a second Retention removes at most, for all
-	// workers together; 0 means 20.
+	// RetentionRate is the maximum number of threads per second that Retention
+	// removes, for all workers together; 0 means 20.
 	RetentionRate int
 	// Development reports deps that change outside leaf steps, at the cost of a
 	// dump before each step.
@@ -280,7 +280,7 @@ func (r *Runtime) Tenant(tenant string) *Runtime {
 // Flows returns the names of the flows, in order.
 func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.core.flows)) }
 
-// Flow returns the flow with a name, and whether there is one.
+// Flow returns the flow of the given name and whether it exists.
 func (r *Runtime) Flow(name string) (Flow, bool) {
 	f, ok := r.core.flows[name]
 	return f, ok
@@ -295,9 +295,9 @@ func (r *Runtime) Close() error {
 }
 
 // User returns the same runtime, limited to the threads that a user of the
-// tenant owns. Those of others look as if they did not exist, whether they are
-// named by the id of a thread or of an ask; only creating a thread reveals that an
-// id is taken: ErrExists. Everything it creates belongs to the user.
+// tenant owns. Threads of others, and their asks, appear not to exist; only creating
+// a thread reveals that an id is taken, by ErrExists. Everything that the returned
+// runtime creates belongs to the user.
 func (r *Runtime) User(user string) *Runtime {
 	t := *r.tenant
 	t.Owner = &user

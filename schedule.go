@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Cron knows cron expressions. Package cron has one. Its times are readings of a clock on
-// a wall, as if they were UTC: what time zones do to them is not its business.
+// Cron evaluates cron expressions; package cron implements it. Times are local clock
+// readings, given as if they were UTC: the runtime deals with time zones.
 type Cron interface {
-	// Check returns what is wrong with an expression.
+	// Check returns an error if an expression is invalid.
 	Check(expr string) error
 	// Next returns the first time after the given one that fits an expression, and
 	// whether there is one.
@@ -27,40 +27,40 @@ type Cron interface {
 
 var cronExpressions Cron
 
-// RegisterCron lets schedules have cron expressions. It is called by the init function of
-// a package that knows them, such as cron.
+// RegisterCron enables cron expressions in schedules. It is called by the init function
+// of a package that implements them, such as cron.
 func RegisterCron(c Cron) { cronExpressions = c }
 
-// CatchUp says which firings of a schedule are made later if nothing could make them in
-// time: no worker ran, or the run could not be started. A firing was missed if it is late
-// by more than a minute, or than three leases if that is longer; and with it those after
-// it that are due by the time when they can be made again.
+// CatchUp says which missed firings of a schedule are made later: those that could not be
+// made in time because no worker ran or the run could not be started. A firing is missed
+// if it is late by more than a minute, or three leases if that is longer. All later
+// firings that are due when firings can be made again then count as missed too.
 type CatchUp string
 
 // The policies.
 const (
-	CatchUpLast CatchUp = "last" // the last one of those that were missed; the default
+	CatchUpLast CatchUp = "last" // the last one; the default
 	CatchUpSkip CatchUp = "skip" // none, except the last one if it is not that late
-	CatchUpAll  CatchUp = "all"  // all of them, one after the other, the latest ones if there are more than CatchUpMax
+	CatchUpAll  CatchUp = "all"  // all of them, one after the other; if there are more than CatchUpMax, the latest
 )
 
-// Overlap says what becomes of a firing if the last run of the schedule has not ended. A
-// suspended run has not.
+// Overlap says what happens to a firing while the schedule's last run has not ended. A
+// suspended run has not ended.
 type Overlap string
 
 // The policies.
 const (
-	OverlapSkip   Overlap = "skip"   // it is left out; the default, unless all firings are caught up with
-	OverlapAllow  Overlap = "allow"  // it starts; on a thread for all firings it waits its turn there
-	OverlapQueue  Overlap = "queue"  // it starts when the run has ended; up to 100 wait
-	OverlapCancel Overlap = "cancel" // it starts, and the run is cancelled
+	OverlapSkip   Overlap = "skip"   // it is skipped; the default, except with CatchUpAll
+	OverlapAllow  Overlap = "allow"  // it starts a run; if all firings share a thread, the run waits its turn there
+	OverlapQueue  Overlap = "queue"  // it starts a run when the last one has ended; up to 100 firings wait
+	OverlapCancel Overlap = "cancel" // it starts a run, and the last one is cancelled
 )
 
-// What came of a firing.
+// The outcomes of a firing.
 const (
 	FiringStarted = "started" // the run was started
-	FiringOverlap = "overlap" // it was left out, since the last run had not ended
-	FiringMissed  = "missed"  // it was left out, since nothing could make it in time
+	FiringOverlap = "overlap" // it was skipped because the last run had not ended
+	FiringMissed  = "missed"  // it was skipped because nothing could make it in time
 )
 
 // ScheduleRequest asks for a schedule. It has either Cron or Every.
@@ -94,10 +94,10 @@ type Schedule struct {
 	Flow     string            `json:"flow" jsonschema:"what it starts"`
 	Input    json.RawMessage   `json:"input,omitempty" jsonschema:"what the flow takes"`
 	Thread   string            `json:"thread,omitempty" jsonschema:"the thread of all firings; absent: each has its own"`
-	Title    string            `json:"title,omitempty" jsonschema:"of new threads"`
+	Title    string            `json:"title,omitempty" jsonschema:"title of new threads"`
 	User     string            `json:"user,omitempty" jsonschema:"owner of the schedule and of new threads"`
-	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"of new threads"`
-	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"of each run, by unit"`
+	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"metadata of new threads"`
+	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"budget of each run, by unit"`
 
 	Cron  string        `json:"cron,omitempty" jsonschema:"cron expression"`
 	Zone  string        `json:"zone,omitempty" jsonschema:"time zone of the cron expression; absent: UTC"`
@@ -106,32 +106,32 @@ type Schedule struct {
 	Until time.Time     `json:"until,omitzero" jsonschema:"no firing is later"`
 	Max   int           `json:"max,omitempty" jsonschema:"how many runs to start; absent: any number"`
 
-	CatchUp    CatchUp `json:"catch_up" jsonschema:"which firings are made later if they were missed: skip, last or all"`
-	CatchUpMax int     `json:"catch_up_max,omitempty" jsonschema:"how many, with all"`
-	Overlap    Overlap `json:"overlap" jsonschema:"what becomes of a firing if the last run has not ended: allow, skip, queue or cancel"`
+	CatchUp    CatchUp `json:"catch_up" jsonschema:"which missed firings are made later: skip, last or all"`
+	CatchUpMax int     `json:"catch_up_max,omitempty" jsonschema:"with all: how many missed firings are made at most"`
+	Overlap    Overlap `json:"overlap" jsonschema:"what happens to a firing while the last run has not ended: allow, skip, queue or cancel"`
 	Paused     bool    `json:"paused,omitempty" jsonschema:"it makes no firings"`
-	By         string  `json:"by,omitempty" jsonschema:"who has asked for it"`
+	By         string  `json:"by,omitempty" jsonschema:"who requested it"`
 
 	Created time.Time   `json:"created" jsonschema:"when it was created"`
 	Updated time.Time   `json:"updated" jsonschema:"when someone last changed it"`
 	Next    []time.Time `json:"next" jsonschema:"the next five firings, in its time zone; none: it has ended"`
-	Queued  []time.Time `json:"queued,omitempty" jsonschema:"firings that wait for the end of the last run"`
-	Fired   int         `json:"fired" jsonschema:"how many runs it has started, without those by hand"`
+	Queued  []time.Time `json:"queued,omitempty" jsonschema:"firings that wait for the last run to end"`
+	Fired   int         `json:"fired" jsonschema:"how many runs it has started, not counting manual ones"`
 	Recent  []Firing    `json:"recent,omitempty" jsonschema:"outcomes of the last 20 firings, newest first"`
 	Error   string      `json:"error,omitempty" jsonschema:"why the next firing, which is due, cannot be made"`
-	Since   time.Time   `json:"since,omitzero" jsonschema:"since when that is so"`
+	Since   time.Time   `json:"since,omitzero" jsonschema:"since when the next firing cannot be made"`
 }
 
-// Firing is what came of a firing of a schedule.
+// Firing is the outcome of a firing of a schedule.
 type Firing struct {
 	At      time.Time `json:"at" jsonschema:"when it was planned"`
-	Until   time.Time `json:"until,omitzero" jsonschema:"the last of several that were missed"`
-	Made    time.Time `json:"made" jsonschema:"when this came of it"`
-	Outcome string    `json:"outcome" jsonschema:"started; overlap: left out, since the last run had not ended; missed: left out, since nothing could make it in time"`
-	Manual  bool      `json:"manual,omitempty" jsonschema:"someone has started it by hand"`
-	Thread  string    `json:"thread,omitempty" jsonschema:"of the run"`
-	Run     string    `json:"run,omitempty" jsonschema:"its id"`
-	Error   string    `json:"error,omitempty" jsonschema:"what kept it from being made"`
+	Until   time.Time `json:"until,omitzero" jsonschema:"the last one, if this stands for several missed firings"`
+	Made    time.Time `json:"made" jsonschema:"when this outcome was recorded"`
+	Outcome string    `json:"outcome" jsonschema:"started; overlap: skipped because the last run had not ended; missed: skipped because nothing could make it in time"`
+	Manual  bool      `json:"manual,omitempty" jsonschema:"it was triggered by hand"`
+	Thread  string    `json:"thread,omitempty" jsonschema:"thread of the run"`
+	Run     string    `json:"run,omitempty" jsonschema:"id of the run"`
+	Error   string    `json:"error,omitempty" jsonschema:"why it could not be made"`
 }
 
 // shownNext is how many firings a schedule shows, and maxNext how many NextFirings.
@@ -139,18 +139,18 @@ const shownNext, maxNext = 5, 1000
 
 // PutSchedule creates a schedule, or replaces the one with the same id. Workers start its
 // runs: each firing once, however many workers there are and whenever they die. A firing
-// that cannot be made is tried again until it is late, see [CatchUp], and the schedule's
-// Error says why; it keeps no other schedule from anything.
+// that cannot be made is tried again until it counts as missed, see [CatchUp], and the
+// schedule's Error says why. It does not hold up other schedules.
 //
-// A cron expression counts by the clock on the wall of its time zone. A firing in an hour
-// that is left out when clocks go forward is made right after it, once. In an hour that
-// comes twice when they go back, each firing is made the first time.
+// A cron expression follows the local time of its time zone. When clocks go forward, a
+// firing in the skipped hour is made once, right after it. When they go back, a firing in
+// the repeated hour is made the first time only.
 //
-// If the times stay the same, the replaced schedule's next firing stays. Otherwise the
-// first one is after now; firings that are due and have not been made are left out. A
-// tenant may have 1000 schedules, and a user 100; another one is ErrQuota. A schedule that
-// would make no firing is ErrInvalid, unless its times are those of the one that it
-// replaces.
+// If the times are those of the replaced schedule, its next firing stays. Otherwise the
+// first firing is after now, and firings that are due but have not been made are dropped.
+// A tenant may have 1000 schedules, and a user 100; beyond that PutSchedule returns
+// ErrQuota. A schedule that would never fire is ErrInvalid, unless its times are those of
+// the one that it replaces.
 func (r *Runtime) PutSchedule(ctx context.Context, q ScheduleRequest) (*Schedule, error) {
 	owner, err := r.tenant.NewOwner(q.User)
 	if err != nil {
@@ -235,8 +235,7 @@ func (r *Runtime) Schedules(ctx context.Context) ([]*Schedule, error) {
 	return all, nil
 }
 
-// NextFirings returns the next firings of a schedule, up to n, at most 1000, in its time
-// zone.
+// NextFirings returns the next n firings of a schedule, at most 1000, in its time zone.
 func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Time, error) {
 	if n < 0 || n > maxNext {
 		return nil, fmt.Errorf("%w: %d firings; use 0 to %d", fault.ErrInvalid, n, maxNext)
@@ -248,13 +247,14 @@ func (r *Runtime) NextFirings(ctx context.Context, id string, n int) ([]time.Tim
 	return stamps(s, s.Firings(cronExpressions, n)), nil
 }
 
-// PauseSchedule lets a schedule make no more firings, also none that wait in its queue.
+// PauseSchedule stops a schedule from making firings, including those in its queue, until
+// ResumeSchedule.
 func (r *Runtime) PauseSchedule(ctx context.Context, id string) (*Schedule, error) {
 	return r.setPaused(ctx, id, true)
 }
 
-// ResumeSchedule lets a schedule continue with the first firing from now on. What it left
-// out while it was paused does not count as missed.
+// ResumeSchedule makes a paused schedule continue with its first firing from now on.
+// Firings that fell into the pause do not count as missed.
 func (r *Runtime) ResumeSchedule(ctx context.Context, id string) (*Schedule, error) {
 	return r.setPaused(ctx, id, false)
 }
@@ -267,14 +267,14 @@ func (r *Runtime) setPaused(ctx context.Context, id string, paused bool) (*Sched
 	return scheduleInfo(s), nil
 }
 
-// DeleteSchedule removes a schedule. Its threads and runs stay. One that is put later under
-// the same id has nothing to do with it.
+// DeleteSchedule removes a schedule. Its threads and runs stay. A schedule that is put
+// later under the same id is a new one.
 func (r *Runtime) DeleteSchedule(ctx context.Context, id string) error {
 	return schedule.Delete(ctx, r.tenant, id)
 }
 
-// TriggerSchedule starts a run of a schedule now, whatever its times and policies say, also
-// if it is paused. The same key, if there is one, gives the same run.
+// TriggerSchedule starts a run of a schedule now, regardless of its times and policies, even
+// if it is paused. Calls with the same key, unless it is "", return the same run.
 func (r *Runtime) TriggerSchedule(ctx context.Context, id, key string) (*Run, error) {
 	if err := fault.CheckText("the key", key, 200); err != nil {
 		return nil, err
@@ -371,8 +371,8 @@ func (st starter) Cancel(ctx context.Context, s *schedule.Schedule, r schedule.R
 	return err
 }
 
-// WorkSchedules makes the firings of schedules, of all tenants, until the context ends,
-// and nothing else: it executes no runs. [Runtime.Work] does both.
+// WorkSchedules makes the firings of the schedules of all tenants until the context ends.
+// It does nothing else: it executes no runs. [Runtime.Work] does both.
 func (r *Runtime) WorkSchedules(ctx context.Context) {
 	schedule.Work(ctx, r.core.threads, r.core.opts.Lease, cronExpressions, starter{r.core})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/lifecycle"
 )
 
-// Policy says what happens to an input if its thread is busy. A thread with a
+// Policy says what happens to an input when its thread is busy. A thread with a
 // suspended run is busy too.
 type Policy = lifecycle.Policy
 
@@ -20,7 +20,7 @@ const (
 	Enqueue   Policy = "enqueue"   // waits its turn; the default
 	Reject    Policy = "reject"    // returns ErrBusy, which names the run
 	Interrupt Policy = "interrupt" // cancels the active runs and waits for their end
-	Steer     Policy = "steer"     // goes to the active run, through Take; if that does not take it, waits its turn
+	Steer     Policy = "steer"     // goes to the active run, through Take; if the run does not take it, waits its turn
 	Beside    Policy = "beside"    // starts beside suspended runs
 )
 
@@ -35,21 +35,21 @@ type StartRequest struct {
 	Key      string            // idempotency key: on the same thread, or without a Thread, the same key gives the same run
 	Policy   Policy            // what to do if the thread is busy; "" means Enqueue
 	Budget   map[string]int64  // by unit, see Spend
-	Trace    string            // trace context, a W3C traceparent, kept in the journal for the Observer; "": a Tracer finds it in the context
+	Trace    string            // trace context, a W3C traceparent, kept in the journal for the Observer; "" lets a Tracer take it from the context
 	By       string            // who requests it
 	IfSeq    uint64            // start only if this is still the thread's last sequence, else StaleError; 0 starts in any case
 	Attach   []string          // ids of uploads that the input refers to, see Upload
 }
 
 // Start queues a run and returns immediately. A worker executes it, here or
-// elsewhere: see Work. One of this runtime that has room claims it in the commit
-// that queues it; the run is returned as it was queued. If the thread has a run that has not ended, the request's
-// Policy decides.
+// elsewhere: see Work. If a worker of this runtime has room, it claims the run in the
+// commit that queues it; the run is still returned as queued. If the thread has a run
+// that has not ended, the request's Policy decides.
 //
 // With a Key, Start can be repeated: the run, and the thread if none is named, are
 // derived from the key. On another thread the same key starts another run. On the
-// same one, the same key with another flow or input is ErrKeyReused. A
-// run that was already started is returned whatever IfSeq says.
+// same thread, the same key with another flow or input is ErrKeyReused. A run that was
+// already started is returned regardless of IfSeq.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	if err := fault.CheckMetadata(q.Metadata); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 }
 
 // StartAgain starts a new run on a thread with the flow, the input and the budget
-// of an earlier one; "" means the newest. It waits its turn. What the earlier run
-// did stays done, and is done again under other keys; to continue a failed run,
+// of an earlier one; "" means the newest. The new run waits its turn. What the earlier
+// run did is not undone, and is done again under other keys; to continue a failed run,
 // use Retry. An idempotency key is not reused, so each call starts a run.
 func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*Run, error) {
 	o, id, err := r.life.StartAgain(ctx, thread, run, lifecycle.Note(n), func(flow string) error {

@@ -20,8 +20,8 @@ import (
 //	var tone = perdure.NewState[string]("tone")
 type State[T any] struct{ key string }
 
-// NewState returns the state of a key. A key is always used as the same one of
-// State, Counter or List.
+// NewState returns the state of a key. Always use a key with the same one of State,
+// Text, Counter and List.
 func NewState[T any](key string) State[T] { return State[T]{key} }
 
 // Get returns the value, or the zero T if there is none.
@@ -129,9 +129,9 @@ func (l List[T]) AppendResult(ctx context.Context) error {
 	return engine.WriteState(ctx, journal.Change{Key: l.key, Result: true})
 }
 
-// Text is a key of the state that holds a text, such as a file. Only the part of
-// a text that changes is written. If several branches write it, the last write in
-// the journal wins, as with [State].
+// Text is a key of the state that holds a text, such as a file. Only the changed part
+// is written. If several branches write it, the last write in the journal wins, as with
+// [State].
 type Text struct{ key string }
 
 // NewText returns the text of a key.
@@ -148,8 +148,8 @@ func (t Text) Lookup(ctx context.Context) (string, bool, error) {
 // Delete removes the text.
 func (t Text) Delete(ctx context.Context) error { return State[string](t).Delete(ctx) }
 
-// Set writes the text. A prefix and a suffix that it shares with the previous
-// text are not written again.
+// Set writes the text. The prefix and suffix that it shares with the previous text
+// are not written again.
 func (t Text) Set(ctx context.Context, text string) error {
 	return engine.SetText(ctx, t.key, text)
 }

@@ -55,11 +55,10 @@ func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T,
 	return result, err
 }
 
-// Cleanup is a step on the way out: flow code calls it when it returns an error,
-// usually in a defer, which determines the order. It also runs when the run was
-// cancelled, with a context that is not cancelled, and does nothing in a run that
-// is suspended. Its failure is recorded but stops nothing; the error is for
-// information.
+// Cleanup is a step that flow code calls when it returns an error, usually in a
+// defer, which determines the order. It also runs when the run was cancelled, with a
+// context that is not cancelled, and does nothing in a run that is suspended. Its
+// failure is recorded but stops nothing; the returned error is for information.
 //
 //	defer func() {
 //		if err != nil {

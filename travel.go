@@ -23,7 +23,7 @@ type Checkpoint struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // without facts
 	Facts  map[string]json.RawMessage `json:"facts,omitempty"` // see NewFact
 	Deps   map[string]json.RawMessage `json:"deps,omitempty"`  // newest dump of each
-	Asks   []AskInfo                  `json:"asks,omitempty"`  // open
+	Asks   []AskInfo                  `json:"asks,omitempty"`  // open ones
 	Step   string                     `json:"step,omitempty"`  // path of the newest outcome of the run that was active
 }
 
@@ -96,8 +96,8 @@ type Difference struct {
 	Runs   []RunDiff  `json:"runs,omitempty"`
 	Opened []AskInfo  `json:"opened,omitempty"` // asks
 	Closed []AskInfo  `json:"closed,omitempty"`
-	Events []EventRef `json:"events,omitempty"` // after the common sequence, on the way to To
-	Left   []EventRef `json:"left,omitempty"`   // and on the way to From, if that is another branch
+	Events []EventRef `json:"events,omitempty"` // from the common sequence to To
+	Left   []EventRef `json:"left,omitempty"`   // from the common sequence to From, if that is on another branch
 }
 
 // KeyDiff is one key that changed; a missing side is nil.
@@ -111,7 +111,7 @@ type KeyDiff struct {
 type RunDiff struct {
 	Run    string `json:"run"`
 	Before Status `json:"before,omitempty"`
-	After  Status `json:"after,omitempty"` // "" if the run is not there
+	After  Status `json:"after,omitempty"` // "" if the run does not exist there
 	Steps  int    `json:"steps"`           // number of outcomes added, or negative if some are missing
 }
 

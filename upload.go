@@ -18,19 +18,19 @@ import (
 type UploadRequest struct {
 	Name   string // of the file; not a path
 	MIME   string // its media type, such as image/png
-	User   string // whose it is
+	User   string // its owner
 	SHA256 []byte // the digest that the bytes must have; nil accepts any
 }
 
 // Upload is a file that was uploaded and belongs to no thread yet.
 type Upload struct {
-	ID      string    `json:"id" jsonschema:"names it in attach"`
-	Blob    string    `json:"blob" jsonschema:"SHA-256 of its bytes in hex, by which media refer to it"`
-	Size    int64     `json:"size" jsonschema:"in bytes"`
+	ID      string    `json:"id" jsonschema:"the id to list in attach"`
+	Blob    string    `json:"blob" jsonschema:"SHA-256 of its bytes in hex; media refer to the file by it"`
+	Size    int64     `json:"size" jsonschema:"its size in bytes"`
 	MIME    string    `json:"mime,omitempty" jsonschema:"its media type"`
-	Name    string    `json:"name,omitempty" jsonschema:"of the file"`
-	User    string    `json:"user,omitempty" jsonschema:"whose it is"`
-	Expires time.Time `json:"expires" jsonschema:"when it is removed; threads that it was attached to keep their copy"`
+	Name    string    `json:"name,omitempty" jsonschema:"name of the file"`
+	User    string    `json:"user,omitempty" jsonschema:"its owner"`
+	Expires time.Time `json:"expires" jsonschema:"when it is removed; threads to which it was attached keep their copy"`
 }
 
 // Upload stores a file, so that an input, an answer or a signal can refer to it:
@@ -40,7 +40,7 @@ type Upload struct {
 // can be attached to several threads until then.
 //
 // Upload holds only a part of the file in memory at a time. If it fails, nothing
-// remains. A file has at most 1 GiB.
+// remains. A file can have up to 1 GiB.
 func (r *Runtime) Upload(ctx context.Context, body io.Reader, q UploadRequest) (*Upload, error) {
 	switch {
 	case len(q.Name) > 255 || !strict.Seen(q.Name) || strings.ContainsAny(q.Name, `/\`):

@@ -26,11 +26,11 @@ func Receive[T any](ctx context.Context, name, signal string, timeout time.Durat
 }
 
 // Take returns the next input that was started with the policy [Steer] while
-// this run was active, and whether there was one. It does not wait. Both results
-// are recorded, but that there was none only with the next entry of the run:
-// after a crash before that entry, Take looks again and may find an input that
-// arrived meanwhile. So a step that may run only if there was none has to be
-// [AtMostOnce], or be called in either case.
+// this run was active, and whether there was one. It does not wait. Both results are
+// recorded, but the absence of an input only with the next entry of the run: after a
+// crash before that entry, Take looks again and may find an input that arrived
+// meanwhile. So a step that may run only if there was no input has to be [AtMostOnce],
+// or be called in either case.
 func Take[T any](ctx context.Context, name string) (T, bool, error) {
 	var zero T
 	raw, ok, err := engine.Take(ctx, name)
@@ -44,8 +44,8 @@ func Take[T any](ctx context.Context, name string) (T, bool, error) {
 // Wait waits until a run has ended or cannot continue without input: it is
 // suspended with an open ask or waits for a signal, it is paused, blocked or
 // quarantined, or it waits for a child for which one of these is true. Wait keeps
-// waiting while a run only waits for a timer. The run "" is the newest one. Input
-// that steered a run refers to that run.
+// waiting while a run only waits for a timer. The run "" is the newest one. The id of
+// an input that steered a run stands for that run.
 //
 // Waiting executes nothing: if no process works on the run's flow, Wait returns
 // only when the context ends. A failed run is not an error of Wait: see [Output].
@@ -59,7 +59,7 @@ func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 	return r.runInfo(ctx, o, found)
 }
 
-// WaitEnd waits until a run has ended, whatever it waits for meanwhile.
+// WaitEnd waits until a run has ended, even while the run waits for input.
 func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error) {
 	o, found, err := r.core.staff.WaitEnd(ctx, r.tenant, thread, run)
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"github.com/perdure/perdure/internal/explain"
 )
 
-// Why says whether a thread is moving and, if it is not, why: it is about the oldest
-// run that has not ended, else about the newest.
+// Why says whether a thread is making progress and, if not, why. It is about the oldest
+// run that has not ended, or else about the newest run.
 type Why struct {
 	State    WhyState  `json:"state"`
 	Text     string    `json:"text"`              // for people; without times
-	Since    time.Time `json:"since,omitzero"`    // when that began
-	Until    time.Time `json:"until,omitzero"`    // when it ends by itself, at the latest; zero if it does not, or nobody knows
+	Since    time.Time `json:"since,omitzero"`    // when the state began
+	Until    time.Time `json:"until,omitzero"`    // when the state ends by itself, at the latest; zero if it does not, or nobody knows
 	Run      string    `json:"run,omitempty"`     // id of the run
-	Step     string    `json:"step,omitempty"`    // path of what it waits at; of a run that works, of the next step of its plan or of its newest outcome
+	Step     string    `json:"step,omitempty"`    // path of the verb at which it waits; while it works, of the next step of its plan or of its newest outcome
 	Attempt  int       `json:"attempt,omitempty"` // of a retry: the next one
 	Attempts int       `json:"attempts,omitempty"`
-	Worker   string    `json:"worker,omitempty"` // that has it, or had it when it died
+	Worker   string    `json:"worker,omitempty"` // that has the run, or had it when the worker died
 }
 
-// WhyState is a reason why a thread moves or not.
+// WhyState says why a thread makes progress or not.
 type WhyState = explain.WhyState
 
 // The states.

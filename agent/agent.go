@@ -13,12 +13,12 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Agent does a task that is given in words. [New] makes one of a model;
-// [Sequential], [Loop], [Parallel] and [Func] make one of other agents or of
-// code. It is run inside a flow with [Run], becomes a tool of another agent with
-// [AsTool], or a flow with [NewFlow].
+// Agent does a task that is given in words. [New] makes one from a model;
+// [Sequential], [Loop], [Parallel] and [Func] make one from other agents or from
+// code. [Run] runs it inside a flow, [AsTool] makes it a tool of another agent, and
+// [NewFlow] makes it a flow.
 type Agent interface {
-	// Name returns its name, which is that of its step.
+	// Name returns its name, which is also the name of its step.
 	Name() string
 
 	description() string
@@ -38,19 +38,19 @@ type visit struct {
 
 // Result is the outcome of an agent.
 type Result struct {
-	Agent    string          `json:"agent"` // who said it
+	Agent    string          `json:"agent"` // name of the agent
 	Text     string          `json:"text"`
 	Value    json.RawMessage `json:"value,omitempty"` // of an agent with an output schema
 	Escalate bool            `json:"escalate,omitempty"`
 	Turns    int             `json:"turns,omitempty"`
 	Usage    llm.Usage       `json:"usage,omitzero"`
-	Transfer string          `json:"transfer,omitempty"` // it hands over to this agent
+	Transfer string          `json:"transfer,omitempty"` // the agent that it hands over to
 	Stop     llm.Stop        `json:"stop,omitempty"`     // why its last reply ended
 }
 
-// Run lets an agent do a task and returns what it says. It is a step of the
-// flow, with the agent's name: to run an agent twice in one frame, put each
-// into a [perdure.Scope].
+// Run has an agent do a task and returns its text. It is a step of the flow, with
+// the agent's name: to run an agent twice in one frame, put each call into a
+// [perdure.Scope].
 func Run[I Input](ctx context.Context, a Agent, in I) (string, error) {
 	r, err := Do(ctx, a, in)
 	if err != nil {
@@ -59,7 +59,7 @@ func Run[I Input](ctx context.Context, a Agent, in I) (string, error) {
 	return r.Text, nil
 }
 
-// RunTo is Run for an agent with an output schema: it returns the output.
+// RunTo is Run for an agent with an output schema. It returns the decoded output.
 func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
 	var v T
 	r, err := Do(ctx, a, in)
@@ -92,8 +92,8 @@ func Do[I Input](ctx context.Context, a Agent, in I) (*Result, error) {
 // there is not the thread's own.
 type belowKey struct{}
 
-// NewFlow makes a flow of an agent. Its input is a [Content], its output the
-// agent's text, or its value if it has an output schema.
+// NewFlow makes a flow that runs an agent. Its input is a [Content], and its output the
+// agent's text, or its value if the agent has an output schema.
 func NewFlow(name string, a Agent) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in Content) (json.RawMessage, error) {
 		r, err := Do(ctx, a, in)
@@ -107,8 +107,8 @@ func NewFlow(name string, a Agent) perdure.Flow {
 	})
 }
 
-// Check returns everything that is wrong with an agent and those below it. Run
-// checks too; call it in a test, or when the program starts.
+// Check returns everything that is wrong with an agent and the agents that it uses. Run
+// checks too; call Check in a test, or when the program starts.
 func Check(a Agent) error {
 	if a == nil {
 		return fmt.Errorf("%w: no agent", ErrOption)

@@ -12,10 +12,10 @@ import (
 // more than 32 KiB cannot be edited.
 const (
 	DecisionApprove = "approve" // the call runs as it is
-	DecisionEdit    = "edit"    // it runs with other arguments, the answer's value
+	DecisionEdit    = "edit"    // it runs with the answer's value as its arguments
 	DecisionReject  = "reject"  // it does not run; the model reads the answer's message
 	DecisionRespond = "respond" // it does not run; the answer's value is its result
-	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments, or for those that fit the answer's value, a pattern as [Rule.Args] has it. If none can be made, as the ask's data says, it is DecisionApprove
+	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments or, if the answer's value is a pattern (see [Rule.Args]), for all that fit it. If no rule can be made, as the ask's data says, it means DecisionApprove
 )
 
 // DecisionProvided answers an ask of kind [KindCredential]: the secret was given,
@@ -26,13 +26,13 @@ var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, Decis
 
 // The kinds of asks that agents open, see [perdure.AskInfo]. The data of an
 // approval, of a pending call and of an unknown outcome ([perdure.KindOutcome]) is
-// an object with agent, tool, call (its id) and args; that of a pending call also
-// has ref, that of the others description. Where a person may decide
-// DecisionAlways, it also has always: an object with flow, agent, tool, schema and
-// user of the rule that will be made, and allows, which says in words what the
-// rule will allow if the answer has no value. The data of a credential has
-// credential (its name), agent and calls (the ids of those that wait for it); that
-// of a question has choices, if the model gives some.
+// an object with agent, tool, call (its id) and args; a pending call also has ref,
+// the others description. Where a person may decide DecisionAlways, there is also
+// always: an object with flow, agent, tool, schema and user of the rule that will be
+// made, and allows, which says in words what the rule will allow if the answer has no
+// value. The data of a credential has credential (its name), agent and calls (the ids
+// of the calls that wait for it); that of a question has choices, if the model gives
+// any.
 const (
 	KindApproval   = "approval"   // may this call run? Decisions as above
 	KindPending    = "pending"    // the result of a call that continues elsewhere, see [Pending]
@@ -43,17 +43,17 @@ const (
 // Approval says which calls of a tool need a person's decision, and whose.
 type Approval struct {
 	If        func(args json.RawMessage) bool // nil means every call; see ApprovalIf
-	Prompt    string                          // what the person reads; "" means one made from the tool and its description
-	Decisions []string                        // the allowed ones; nil means approve, edit, reject, respond
-	Who       []string                        // who may decide, as in perdure.Question, and report the outcome of a call that is pending or whose outcome is unknown; nil means anyone. Only people listed by name can make rules
+	Prompt    string                          // what the person reads; "" means a text made from the tool's name and description
+	Decisions []string                        // the allowed decisions; nil means approve, edit, reject and respond
+	Who       []string                        // who may decide, as in perdure.Question, and report the result of a pending call or an unknown outcome; nil means anyone. Only people listed by name can make rules
 	Expires   time.Duration                   // after which the default is taken; 0 means never
-	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" means reject
+	Default   string                          // the decision on expiry: DecisionApprove or DecisionReject; "" means reject
 }
 
 // NeedsApproval has a person decide before each call of the tool.
 func NeedsApproval() ToolOption { return WithApproval(Approval{}) }
 
-// WithApproval has a person decide on calls as a says.
+// WithApproval has a person decide on the calls that a selects.
 func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &a } }
 
 // ApprovalIf has a person decide on the calls for which fn returns true. Fn must

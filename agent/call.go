@@ -456,7 +456,7 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, call ToolCall, d
 
 // Pending is the error that a tool's function returns when the call continues
 // elsewhere: a job was started, a mail was sent. The run is suspended with an ask
-// of kind [KindPending] whose data has the ref, or the step's key if that is
+// of kind [KindPending] whose data has the ref, or the step's key if ref is
 // empty. [perdure.Runtime.Progress] reports progress, and the value of
 // [perdure.Runtime.Answer] is the call's result, hours later and from any
 // process. An answer with a message and no value means failure. If the tool has

@@ -13,14 +13,14 @@ import (
 )
 
 // Context says what happens when a conversation grows too long for the model.
-// What is left out stays in the journal and in the transcript; only the model
-// no longer sees it.
+// Messages that are left out stay in the journal and in the transcript; only the
+// model no longer sees them.
 type Context struct {
 	// Strategy is what to do; "" means nothing, and a conversation that is too
 	// long ends the agent with ErrTooLong.
 	Strategy Strategy
-	// MaxTokens is how long the conversation may be, as estimated from what the
-	// provider counted last; 0 means until the provider says that it is too long.
+	// MaxTokens is how long the conversation may be, as estimated from the provider's
+	// last count; 0 means until the provider says that it is too long.
 	MaxTokens int64
 	// Keep is how many of the newest messages stay as they are; 0 means 20. A
 	// call is never separated from its results. If the provider says that fewer
@@ -28,7 +28,7 @@ type Context struct {
 	Keep int
 	// Model writes the summaries; nil means the agent's own.
 	Model llm.Model
-	// Prompt tells it how to write them; "" means a prompt of this package.
+	// Prompt tells that model how to write summaries; "" means the default prompt.
 	Prompt string
 }
 
@@ -37,7 +37,7 @@ type Strategy string
 
 // The strategies.
 const (
-	Trim      Strategy = "trim"      // the oldest messages are left out, but for the task
+	Trim      Strategy = "trim"      // the oldest messages are left out, except the task
 	Summarise Strategy = "summarise" // the oldest messages become a summary
 )
 

@@ -97,9 +97,8 @@ func (g *group) inTurn(ctx context.Context, v visit, total *Result, stop bool) e
 	return nil
 }
 
-// Sequential runs agents one after the other. The first is given the input,
-// each next one what the one before it said; what the last one says is the
-// result.
+// Sequential runs agents one after the other. The first gets the input, and each
+// other one the output of its predecessor; the output of the last one is the result.
 func Sequential(name string, children ...Agent) Agent {
 	return newGroup(name, "Runs agents one after the other.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
 		total := new(Result)
@@ -107,9 +106,9 @@ func Sequential(name string, children ...Agent) Agent {
 	})
 }
 
-// Loop runs agents one after the other, and again, at most max times. A child
-// that escalates, by [Escalate] or the tool [ExitLoop], ends it: no further
-// child runs.
+// Loop runs agents one after the other and then starts over, at most max times in
+// all. A child that escalates, by [Escalate] or the tool [ExitLoop], ends the loop: no
+// further child runs.
 func Loop(name string, max int, children ...Agent) Agent {
 	g := newGroup(name, "Runs agents again and again.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
 		total := new(Result)
@@ -136,10 +135,10 @@ func Loop(name string, max int, children ...Agent) Agent {
 	return g
 }
 
-// Parallel runs agents at the same time, each with the same input. Its value
-// has what each of them said, by name. One that waits does not hold up the
-// others, and one that fails does not lose what they did: the result is its
-// error once all are done, and a retry runs only what failed. See [FailFast].
+// Parallel runs agents at the same time, each with the same input. Its value has
+// the output of each, by name. An agent that waits does not hold up the others. If one
+// fails, the others still finish; Parallel then returns its error, and a retry runs
+// only what failed. See [FailFast].
 func Parallel(name string, children ...Agent) Agent {
 	g := newGroup(name, "Runs agents at the same time.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
 		results := make([]*Result, len(g.children))
@@ -177,9 +176,8 @@ func Parallel(name string, children ...Agent) Agent {
 	return g
 }
 
-// FailFast returns a [Parallel] agent that does not wait for the others when one
-// of its children fails: they are given up, with what they ask, as
-// [perdure.FailFast] says.
+// FailFast returns a [Parallel] agent that, when one of its children fails, does not
+// wait for the others: it closes them, with their asks, as [perdure.FailFast] does.
 func FailFast(parallel Agent) Agent {
 	g, ok := parallel.(*group)
 	if !ok || !g.parallel {
@@ -196,9 +194,8 @@ func FailFast(parallel Agent) Agent {
 	return &fast
 }
 
-// Func makes an agent of a function. The function is flow code: it may call
-// verbs and run other agents, does everything else in steps, and can
-// [Escalate].
+// Func makes an agent from a function. The function is flow code: it may call verbs,
+// run other agents and [Escalate], and does everything else in steps.
 func Func(name string, fn func(ctx context.Context, in Content) (string, error)) Agent {
 	return &function{name: name, fn: fn}
 }

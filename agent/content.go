@@ -9,14 +9,14 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Input is what an agent can be given: a text, parts, or messages.
+// Input is any type that can be given to an agent: a text, parts, or messages.
 type Input interface {
 	string | []llm.Part | []llm.Message | Content
 }
 
-// Content is what an agent is given, as the input of a flow: in JSON a text, a
-// list of parts, a message, or a list of messages, as package llm encodes them.
-// Messages of users and assistants can be given, without tool calls and results.
+// Content is the input of an agent as the input of a flow: in JSON a text, a list of
+// parts, a message, or a list of messages, as package llm encodes them. Messages must
+// be those of users and assistants, without tool calls and results.
 type Content []llm.Message
 
 // contentOf makes content of an input.

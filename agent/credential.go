@@ -14,8 +14,8 @@ import (
 
 // Credential is a secret that a tool needs, such as a login.
 type Credential struct {
-	Name   string   // the same name is the same secret, for all threads of one user
-	Prompt string   // what the person reads who is asked for it
+	Name   string   // its name; all threads of a user share the secret of that name
+	Prompt string   // what the person who is asked for it reads
 	Who    []string // who may give it, as in perdure.Question; nil: anyone
 }
 
@@ -25,11 +25,11 @@ func Needs(c ...Credential) ToolOption {
 	return func(t *tool) { t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...) }
 }
 
-// Provide keeps the secret that an ask of kind [KindCredential] wants as one of
-// the thread's owner, and then answers the ask, and all others on the thread that
-// want the same and that the same person may answer. To names the ask and says
-// who answers: its Ask, By, Groups and IfSeq count. The answers say "provided"
-// and hold no secret. After a failure, repeat it: it continues where it was.
+// Provide stores the secret that an ask of kind [KindCredential] requests, as a secret
+// of the thread's owner. Then it answers the ask, and all others on the thread that
+// request the same secret and that the same person may answer. To names the ask and
+// the person: only its Ask, By, Groups and IfSeq count. The answers say "provided"
+// and hold no secret. After a failure, call Provide again: it continues where it was.
 func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, secret string) error {
 	ask, by, groups := to.Ask, to.By, to.Groups
 	a, err := rt.GetAsk(ctx, ask)

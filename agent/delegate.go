@@ -18,9 +18,9 @@ type request struct {
 	Request string `json:"request" jsonschema:"what is to be done, with everything that has to be known for it"`
 }
 
-// AsTool makes an agent a tool of others. It works in a context of its own: it
-// sees the request and nothing of the conversation, and only what it says in
-// the end comes back. What it asks people is asked as usual.
+// AsTool makes an agent a tool of other agents. It works in a context of its own: it
+// sees the request but not the conversation, and returns only its final text. Its asks
+// are put to people as usual.
 func AsTool(a Agent, opts ...ToolOption) Tool {
 	if a == nil {
 		return Tool{&tool{err: errors.New("AsTool makes a tool of no agent")}}
@@ -46,8 +46,8 @@ type task struct {
 	Task  string `json:"task" jsonschema:"what is to be done, with everything that has to be known for it"`
 }
 
-// Delegate is a tool by which a model gives tasks to agents, each in a context
-// of its own, several at the same time if it calls it several times.
+// Delegate is a tool by which a model gives tasks to agents, each in a context of its
+// own. Several calls in one message run concurrently.
 func Delegate(agents ...Agent) Tool {
 	by := map[string]Agent{}
 	var about strings.Builder
@@ -87,8 +87,7 @@ type question struct {
 
 // AskPerson is a tool by which a model asks a person. It opens an ask of kind
 // [KindQuestion], and the run waits as long as it takes. The answer's value is a
-// text, one of the choices if the model gives some. Without who, anyone may
-// answer.
+// text, one of the choices if the model gives any. If who is empty, anyone may answer.
 func AskPerson(who ...string) Tool {
 	return NewTool("ask_person", "Asks a person and waits for the answer. Use it when you cannot go on without one.",
 		func(ctx context.Context, q question) (string, error) {

@@ -1,7 +1,7 @@
-// Package agent makes durable agents of language models and tools: after a crash
-// or a deploy in the middle of a turn, any process continues it. What is recorded
-// is not done again; only a step that was cut off runs again. It builds on
-// agent/files, agent/memory, agent/credentials, llm and perdure.
+// Package agent makes durable agents from language models and tools: after a crash
+// or a deployment in the middle of a turn, any process can continue the turn. Finished
+// steps are not repeated; only a step that was cut off runs again. The package builds
+// on agent/files, agent/memory, agent/credentials, llm and perdure.
 //
 // # A first agent
 //
@@ -32,8 +32,8 @@
 //			Decision: agent.DecisionApprove, By: "ann"}})
 //	}
 //
-// [NewFlow] makes a flow of an agent alone. A run on the same thread continues
-// the conversation, see [History].
+// [NewFlow] makes a flow that only runs an agent. A later run on the same thread
+// continues the conversation, see [History].
 //
 // An input is a text, or parts, for example with an image:
 //
@@ -42,7 +42,7 @@
 //		llm.Image("image/png", png), // or llm.ImageURL("https://…")
 //	})
 //
-// # What is a step
+// # Steps
 //
 // An agent is a step of the flow, a turn inside it a scope, and each reply of
 // the model and each result of a tool is a step of its own:
@@ -53,26 +53,26 @@
 //	/clerk/turn-1/0-refund/run         the tool's result
 //	/clerk/turn-2/reply
 //
-// There is no resume code: when a run continues, what is recorded is not done
-// again. The calls of one message run concurrently, each durable on its own: after
-// a crash, finished ones are not repeated, even beside one that waits for a
-// person. The model is asked again when every call has exactly one result. If a
-// run was cancelled in between, the next run on the thread tells the model that
-// there is no result, so that providers accept the conversation.
+// There is no resume code: when a run continues, recorded steps are not repeated. The
+// calls of one message run concurrently, each durable on its own: after a crash,
+// finished calls are not repeated, even if another one still waits for a person. The
+// model is asked again when every call has exactly one result. If a run was cancelled
+// before that, the next run on the thread tells the model that there is no result, so
+// that providers accept the conversation.
 //
-// Everything that was said is in the thread's state as a transcript, a list of
-// values of type [Record]: it forks and rewinds with the thread, and [Transcript]
-// reads it from outside. Only what is new is written. Keys of the state that begin
-// with "agent." are reserved for this package.
+// The whole conversation is in the thread's state as a transcript, a list of values
+// of type [Record]: it forks and rewinds with the thread, and [Transcript] reads it
+// from outside. Only new records are written. Keys of the state that begin with
+// "agent." are reserved for this package.
 //
 // # Tools
 //
-// [NewTool] makes a tool of a typed function; the model sees a JSON Schema of the
-// type. Calls with wrong arguments never reach the function: the model is told, a
-// few times, and then the run fails with [ErrMistakes]. An error of the function is
-// reported to the model; [Fatal] ends the run. [AtMostOnce], [Reconcile], [Retry]
-// and [Timeout] work as in package perdure. The call of a function that returns
-// [Pending] continues elsewhere, and its result comes later from any process.
+// [NewTool] makes a tool from a typed function; the model sees a JSON Schema of the
+// type. Calls with wrong arguments never reach the function: the model is told, and
+// after a few mistakes in a row the run fails with [ErrMistakes]. An error of the
+// function is reported to the model; [Fatal] ends the run. [AtMostOnce], [Reconcile],
+// [Retry] and [Timeout] work as in package perdure. If the function returns [Pending],
+// the call continues elsewhere, and any process can deliver its result later.
 // [UsesVerbs] makes the function flow code. [Normalize] brings arguments into one
 // form before anything looks at them.
 //
@@ -91,30 +91,30 @@
 // sets: it has to know who its users are.
 //
 // [AskPerson] lets the model ask a person. A [Credential] that a tool [Needs] is
-// asked for once; [Provide] answers with the secret, which goes into a sealed cell
-// and never into the journal. That needs a sealed store or the environment variable
-// PERDURE_KEYS, see package agent/credentials.
+// requested once; [Provide] answers with the secret, which goes into a sealed cell
+// and never into the journal. This requires a sealed store or the environment
+// variable PERDURE_KEYS, see package agent/credentials.
 //
 // # More agents
 //
 // [Sequential], [Loop], [Parallel] and [Func] compose agents. [AsTool] and
 // [Delegate] make agents tools of others, in a context of their own.
-// Options.Transfer lets a model hand the conversation over: the other agent answers
-// the next messages too, until it hands it on. A user's message that arrives while
-// an agent is busy, with the policy [perdure.Steer], reaches it before its next
-// reply.
+// Options.Transfer lets a model hand over the conversation: the other agent also
+// answers the next messages, until it hands over in turn. With the policy
+// [perdure.Steer], a user's message that arrives while an agent is busy reaches it
+// before its next reply.
 //
 // # Working state
 //
-// [TodoTools] keep a list of tasks, [FileTools] files, and [MemoryTools] what is
-// to be known on other threads. Package agent/files says where files can be: in
-// the state, where they fork and rewind with the thread, on a disk, or where
-// threads share them. Package agent/memory is for code that uses memory itself.
+// [TodoTools] keep a list of tasks, [FileTools] files, and [MemoryTools] facts for
+// use on other threads. Package agent/files keeps files in the state, where they fork
+// and rewind with the thread, on a disk, or where threads share them. Package
+// agent/memory is for code that uses memory itself.
 //
 // # Limits
 //
-// [Limits] of turns, tokens, cost and time are counted from what is recorded: a
-// resume does not start over. The run's budget (Budget of [perdure.StartRequest]),
+// [Limits] of turns, tokens, cost and time count what is recorded, so resuming does
+// not reset them. The run's budget (Budget of [perdure.StartRequest]),
 // in the units "tokens" and "cost", counts too and ends the run with
 // [perdure.ErrBudget]. A conversation that grows too long is trimmed or summarised
 // as [Context] says.
@@ -123,8 +123,8 @@
 //
 // Packages llm/openai, llm/anthropic and llm/gemini have the models of these
 // services; llm/script has one for tests that needs no network. The runtime
-// retries: a provider that is overloaded, or says when to come back, is asked again
-// after a durable timer; meanwhile the run is suspended and costs nothing. While a
+// retries: if a provider is overloaded, or says when to try again, the next attempt
+// follows a durable timer; meanwhile the run is suspended and costs nothing. While a
 // reply arrives, [perdure.Runtime.Deltas] yields its pieces, each a [Delta], with
 // pass, attempt and offset; the recorded reply replaces them.
 package agent

@@ -31,8 +31,8 @@ var (
 	ErrModel = perdure.Coded("llm-failed", errors.New("agent: the model failed"))
 )
 
-// Fatal marks an error of a tool that the model is not to handle: it fails the
-// run.
+// Fatal marks an error of a tool that fails the run instead of being reported to the
+// model.
 func Fatal(err error) error {
 	if err == nil {
 		return perdure.Permanent(ErrFatal)

@@ -8,9 +8,9 @@ import (
 )
 
 // FileTools returns tools that work on files: ls, read_file, write_file,
-// edit_file, delete_file, glob and grep. They are [Serial], so that the calls of
-// one message see what those before them did. A change that is cut off by a crash
-// is not made or reported twice, wherever the files are.
+// edit_file, delete_file, glob and grep. They are [Serial], so that each call of a
+// message sees what the calls before it did. A change that is cut off by a crash is
+// not made or reported twice, wherever the files are.
 //
 // Paths are normalised before anything looks at a call, so that an approval's
 // predicate sees the path that is used, always from the root. A predicate of

@@ -18,9 +18,9 @@ type holding struct {
 	Via   []string `json:"via,omitempty"` // who had it before: whom they may hand over to, it may
 }
 
-// Holder returns the name of the agent that holds the conversation which began
-// with an agent: the one that answers the next message, see Options.Transfer.
-// [perdure.Runtime.StateAt] has the state, of now or of any time before.
+// Holder returns the name of the agent that holds the conversation that began with
+// the agent first: the one that answers the next message, see Options.Transfer.
+// [perdure.Runtime.StateAt] returns the state, now or at any earlier time.
 func Holder(state map[string]json.RawMessage, first string) (string, error) {
 	key := holderKey + first
 	if state[key] == nil {
@@ -52,11 +52,11 @@ type held struct {
 }
 
 // HolderGone is the value of the event holder-gone: the agent that held the
-// conversation is no longer among those that can have it, and the one that the
+// conversation is no longer one of those that may hold it, so the agent that the
 // conversation began with answers.
 type HolderGone struct {
-	Agent string `json:"agent"` // that is gone
-	First string `json:"first"` // that holds it from now on
+	Agent string `json:"agent"` // the agent that is gone
+	First string `json:"first"` // the agent that holds the conversation from now on
 }
 
 // holder returns the agent that holds the conversation, "" if it is the first.

@@ -77,8 +77,8 @@ func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 	return m, state.Set(ctx, data)
 }
 
-// MediaData returns the bytes of an image or file that a flow was given: those in
-// it, or those of an upload that it refers to. It is called in a flow.
+// MediaData returns the bytes of an image or file that a flow was given, either those
+// in m or those of the upload that m refers to. Call it in a flow.
 func MediaData(ctx context.Context, m llm.Media) ([]byte, error) {
 	if m.Blob == "" {
 		return m.Data, nil
@@ -133,10 +133,10 @@ func mediaOf(m llm.Message) (all []llm.Media) {
 	return all
 }
 
-// BlobAt returns the bytes that a message of a thread refers to by a blob, and
-// their media type, "" if no message of the state says it, or
-// [files.ErrNotFound]. [perdure.Runtime.StateAt] returns the state, now or at any
-// time before.
+// BlobAt returns the bytes of a blob that a message of a thread refers to, and their
+// media type, "" if no message in the state names it. If there is no such blob, it
+// returns [files.ErrNotFound]. [perdure.Runtime.StateAt] returns the state, now or at
+// any earlier time.
 func BlobAt(state map[string]json.RawMessage, blob string) (data []byte, mime string, err error) {
 	raw, ok := state[blobKey(blob)]
 	if !ok {

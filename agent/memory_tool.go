@@ -14,7 +14,7 @@ import (
 
 // MemoryToolOptions of [MemoryTools].
 type MemoryToolOptions struct {
-	Part []string      // the part of the user's memory, such as the agent's name; nil: all of it
+	Part []string      // the part of the user's memory to use, such as the agent's name; nil means all of it
 	TTL  time.Duration // after which a fact is forgotten; 0 means never
 }
 
@@ -24,9 +24,9 @@ type Memo struct {
 	Thread string `json:"thread"` // on which it was learned
 }
 
-// MemoryTools returns the tools remember and recall, by which a model keeps
-// what it learns about the thread's owner, and finds it again on every thread
-// of that user. They reach no other user's memory, whatever the model says.
+// MemoryTools returns the tools remember and recall, by which a model stores what it
+// learns about the thread's owner and finds it again on every thread of that user.
+// They reach no other user's memory, whatever the model says.
 //
 // What is remembered is also a fact of the thread: it is listed in the Facts of
 // [perdure.Checkpoint], under the same key.

@@ -16,33 +16,33 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Options of an agent that is made of a model. The zero value is ready to use.
+// Options configure an agent made by [New]. The zero value is ready to use.
 type Options struct {
 	// Description tells other agents and models what this one is for.
 	Description string
-	// Instruction tells the model its task. {key} becomes the value of that key
-	// of the state, which has to exist; {key?} becomes nothing if it does not.
-	// Braces around what cannot be a key, such as JSON, stay as they are.
+	// Instruction tells the model its task. {key} is replaced by the value of that
+	// key of the state, which has to exist; {key?} is removed if it does not. Braces
+	// around text that cannot be a key, such as JSON, stay as they are.
 	Instruction string
 	// Tools that the model may call.
 	Tools []Tool
 	// Files gives the agent files, the tools for them, and a place for large
 	// outputs; see package agent/files.
 	Files files.FS
-	// Transfer are agents that the model may hand the conversation over to.
-	// They may hand it back, and to each other. The agent that it was handed to
-	// holds the conversation: if it is made of a model, it answers in the
-	// thread's next runs too; one made of other agents or of code answers once.
-	// That holds for an agent that a flow runs, not for one below [Sequential],
-	// [Loop], [Parallel] or [AsTool]. See [Holder].
+	// Transfer lists agents that the model may hand the conversation over to.
+	// They may hand it back, and to each other. The agent that gets it holds the
+	// conversation: if it was made by [New], it also answers in the thread's next
+	// runs; an agent made from other agents or from code answers once. This applies
+	// to agents that a flow runs, not to those below [Sequential], [Loop],
+	// [Parallel] or [AsTool]. See [Holder].
 	Transfer []Agent
 	// Return brings the conversation back to this agent at the end of each run,
-	// regardless of whom it was handed over to.
+	// whichever agent holds it by then.
 	Return bool
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
-	// OutputKey is the key of the state that receives what the agent says. Keys
-	// that begin with "agent." are reserved.
+	// OutputKey is the key of the state that receives the agent's output. Keys that
+	// begin with "agent." are reserved.
 	OutputKey string
 	// History says what the agent sees of the thread's earlier conversation.
 	History History
@@ -53,8 +53,8 @@ type Options struct {
 	// Price is what tokens cost, for Limits.Cost and the run's budget.
 	Price Price
 	// Retry says how often the model is asked again when it is overloaded or
-	// unreachable; the default is 8 attempts, up to a minute apart. If the
-	// provider says when to come back, that is obeyed.
+	// unreachable; the default is 8 attempts, up to a minute apart. If the provider
+	// says when to try again, the agent waits at least that long.
 	Retry *perdure.RetryPolicy
 	// ReplyTimeout limits one request to the model; 0 means 10 minutes.
 	ReplyTimeout time.Duration
@@ -72,20 +72,20 @@ type History string
 
 // The histories.
 const (
-	HistoryOwn    History = ""       // its own conversation on the thread, over all runs, with those to whom it was handed over
-	HistoryThread History = "thread" // all that users and agents said on the thread
+	HistoryOwn    History = ""       // its own conversation on the thread, over all runs, including agents it was handed over to
+	HistoryThread History = "thread" // everything that users and agents said on the thread
 	HistoryNone   History = "none"   // nothing
 )
 
-// Limits of one call of an agent, without the agents that it uses; 0 means no
-// limit unless stated otherwise. They are counted from what is recorded, so that a
-// resume does not start over.
+// Limits apply to one call of an agent, not counting the agents that it uses; 0 means
+// no limit unless stated otherwise. They count what is recorded, so resuming does not
+// reset them.
 type Limits struct {
 	Turns    int           // requests to the model; 0 means 100
 	Tokens   int64         // of all requests and replies
 	Cost     int64         // in millionths of the currency of Price
 	Time     time.Duration // of work: replies and calls, without waiting for people
-	Mistakes int           // turns in a row with a mistake of the model; 0 means 3
+	Mistakes int           // turns in a row with a mistake by the model; 0 means 3
 }
 
 // Price is what a million tokens cost, in millionths of a currency: 3 dollars
@@ -98,14 +98,13 @@ func (p Price) cost(u llm.Usage) int64 {
 	return (plain*p.Input + u.CacheRead*p.CacheRead + u.CacheWrite*p.CacheWrite + u.Output*p.Output) / 1_000_000
 }
 
-// OutputSchema is the JSON that an agent is to say.
+// OutputSchema is the JSON Schema of an agent's output.
 type OutputSchema struct {
 	schema *schema.Schema
 	err    error
 }
 
-// OutputOf returns the schema of a Go type, a struct with the tags of
-// [NewTool].
+// OutputOf returns the schema of a Go type, a struct with tags as for [NewTool].
 func OutputOf[T any]() *OutputSchema {
 	s, err := schemaOf(reflect.TypeFor[T]())
 	return &OutputSchema{s, err}
@@ -117,13 +116,13 @@ func OutputJSON(raw json.RawMessage) *OutputSchema {
 	return &OutputSchema{s, err}
 }
 
-// Callbacks are called around what an agent does. Each runs inside a step: once
-// that is recorded, the callback is not called again, not even on resume. They
-// call no verbs, but can use state, deps and [perdure.Key]. Those around tools run
-// concurrently for the calls of one message. An error of one around a model is
-// retried as the model's errors are, unless it is [perdure.Permanent].
+// Callbacks are called before and after what an agent does. Each runs inside a step:
+// once the step is recorded, the callback is not called again, not even on resume.
+// Callbacks call no verbs, but can use state, deps and [perdure.Key]. BeforeTool and
+// AfterTool run concurrently for the calls of one message. An error of BeforeModel or
+// AfterModel is retried like the model's own errors, unless it is [perdure.Permanent].
 type Callbacks struct {
-	// BeforeAgent may return a result; then the agent does nothing.
+	// BeforeAgent may return a result, which replaces the agent's work.
 	BeforeAgent func(ctx context.Context, in Content) (*Result, error)
 	// AfterAgent may change the result.
 	AfterAgent func(ctx context.Context, r *Result) error
@@ -137,7 +136,7 @@ type Callbacks struct {
 	AfterTool func(ctx context.Context, c ToolCall, out *Output) error
 }
 
-// ToolCall is a call as callbacks see it: checked, and approved if need be.
+// ToolCall is a call as callbacks see it: checked, and approved if necessary.
 type ToolCall struct {
 	Agent string          `json:"agent"`
 	Tool  string          `json:"tool"`
@@ -155,9 +154,9 @@ type modelAgent struct {
 	err   error
 }
 
-// New makes an agent of a model. Its name has 1 to 64 letters, digits, - and _,
-// and no other agent that works with it has the same: history is kept by name.
-// Wrong options are reported when it runs, and by [Check].
+// New makes an agent from a model. Its name has 1 to 64 letters, digits, - and _, and
+// must differ from those of the agents that it works with: history is kept by name.
+// Wrong options are reported when the agent runs, and by [Check].
 func New(name string, model llm.Model, o Options) Agent {
 	a := &modelAgent{name: name, model: model, Options: o, tools: map[string]Tool{}}
 	var errs []error

@@ -23,8 +23,8 @@ type callNews struct {
 const maxProgress = 20
 
 // Progress reports the progress of a tool: live to those who watch, as a
-// [perdure.Delta], and the last 20 reports with the call's result. It is for
-// functions of tools that use no verbs; those that do call [perdure.Emit].
+// [perdure.Delta], and the last 20 reports with the call's result. It is for tool
+// functions that use no verbs; others call [perdure.Emit].
 func Progress(ctx context.Context, v any) {
 	told, err := json.Marshal(v)
 	if err != nil {
@@ -44,8 +44,8 @@ func Progress(ctx context.Context, v any) {
 	}
 }
 
-// Escalate ends the [Loop] around the agent, after the child that is running.
-// It is called by a tool's function or a [Func].
+// Escalate ends the [Loop] around the agent after the current child. Call it from a
+// tool's function or a [Func].
 func Escalate(ctx context.Context) {
 	if news, _ := ctx.Value(newsKey{}).(*callNews); news != nil {
 		news.mu.Lock()

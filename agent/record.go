@@ -13,9 +13,9 @@ import (
 // cost. It is the recorded result of the step that it comes from.
 type Record struct {
 	ID      string      `json:"id"`    // the run and the path of the step that it comes from
-	Agent   string      `json:"agent"` // whose conversation it belongs to
+	Agent   string      `json:"agent"` // the agent whose conversation it belongs to
 	Message llm.Message `json:"message"`
-	From    string      `json:"from,omitempty"` // the agent who said it, of an input that is another's output
+	From    string      `json:"from,omitempty"` // of an input that is another agent's output: that agent
 
 	Talk  string `json:"talk,omitempty"`  // the agent whose conversation it is part of, if that was handed over to Agent
 	Alone bool   `json:"alone,omitempty"` // in a context of its own, which no other call of the agent sees
@@ -25,20 +25,20 @@ type Record struct {
 	Cost  int64      `json:"cost,omitempty"` // in millionths, see [Price]
 	Stop  llm.Stop   `json:"stop,omitempty"`
 	Model string     `json:"model,omitempty"`
-	Over  bool       `json:"over,omitempty"` // the run's budget is used up with it
+	Over  bool       `json:"over,omitempty"` // it used up the run's budget
 
 	// Of the result of a call.
-	Args     json.RawMessage   `json:"args,omitempty"`     // with which it ran, if they are not those of the model's message: a person edited them, see Decision, or the tool normalised them
+	Args     json.RawMessage   `json:"args,omitempty"`     // the arguments it ran with, if they differ from the model's: a person edited them, see Decision, or the tool normalised them
 	Decision string            `json:"decision,omitempty"` // of a person
 	By       string            `json:"by,omitempty"`       // who decided
-	Expired  bool              `json:"expired,omitempty"`  // nobody did, and the default was taken
+	Expired  bool              `json:"expired,omitempty"`  // nobody decided, and the default was taken
 	Rejected string            `json:"rejected,omitempty"` // hash of the call that was rejected
-	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was; of a reply that it does not fit, of a message that it says so
+	Mistake  bool              `json:"mistake,omitempty"`  // the call was invalid; of a reply: it does not fit; of a message: it tells the model so
 	Pending  string            `json:"pending,omitempty"`  // it continues elsewhere under this ref
 	File     string            `json:"file,omitempty"`     // where the whole output is
 	Progress []json.RawMessage `json:"progress,omitempty"` // what the tool reported on the way
 	Escalate bool              `json:"escalate,omitempty"` // see [Escalate]
-	Transfer string            `json:"transfer,omitempty"` // to this agent
+	Transfer string            `json:"transfer,omitempty"` // the agent that the conversation is handed over to
 
 	// Of a reply or a result: how long it took, in milliseconds.
 	Took int64 `json:"took,omitempty"`
@@ -46,9 +46,9 @@ type Record struct {
 	Summary *Summary `json:"summary,omitempty"` // it replaces earlier ones
 }
 
-// Said returns the message as models read it. The result of a call whose
-// arguments a person edited says so, since the call itself stays as the model
-// made it: providers verify what they signed, and their caches keep it.
+// Said returns the message as models read it. If a person edited the arguments of a
+// call, the result says so, since the call itself stays as the model made it: providers
+// verify what they signed, and their caches rely on it.
 func (r Record) Said() llm.Message {
 	m := r.Message
 	if r.Decision != DecisionEdit || r.Args == nil || len(m.Parts) != 1 || m.Parts[0].Result == nil {
@@ -77,8 +77,8 @@ const transcriptKey = "agent.messages"
 
 var transcript = perdure.NewList[Record](transcriptKey)
 
-// Transcript returns all that was said on the thread, in the order of the
-// journal. [perdure.Runtime.StateAt] has the state, of now or of any time before.
+// Transcript returns everything that was said on the thread, in the order of the
+// journal. [perdure.Runtime.StateAt] returns the state, now or at any earlier time.
 func Transcript(state map[string]json.RawMessage) ([]Record, error) {
 	return readState[[]Record](state, transcriptKey, "the transcript")
 }

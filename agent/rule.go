@@ -26,48 +26,48 @@ var (
 	ErrRule = perdure.Coded("agent-rule", errors.New("agent: bad rule"))
 )
 
-// Rule lets certain calls on a user's threads run without asking. It comes from
-// the decision [DecisionAlways] or from [Rules.Allow], and ends when it is revoked
-// or expires, or when the tool's schema changes. It covers the calls of one tool
-// by one agent in one flow, as they were when it was made: a tool of the same name
-// elsewhere is another. Only tools whose [Approval] lists DecisionAlways among its
-// Decisions look at rules; a person is always asked about the calls of others.
+// Rule lets certain calls on a user's threads run without asking. It is made by the
+// decision [DecisionAlways] or by [Rules.Allow], and ends when it is revoked or
+// expires, or when the tool's schema changes. It covers the calls of one tool by one
+// agent in one flow; a tool of the same name elsewhere is a different tool. Rules apply
+// only to tools whose [Approval] lists DecisionAlways among its Decisions; for others a
+// person is always asked.
 //
-// Rules are kept apart from memory: nothing that uses memory reaches them.
+// Rules are kept apart from memory: code that uses memory cannot reach them.
 type Rule struct {
 	ID   string `json:"id"`   // set by the runtime
-	User string `json:"user"` // whose threads it is for, and no other's
+	User string `json:"user"` // the user on whose threads it applies
 	Flow string `json:"flow"` // the flow of the run
-	// Agent is the name of the agent that calls, Tool that of the tool, and Schema
+	// Agent is the name of the calling agent, Tool the name of the tool, and Schema
 	// the tool's Digest.
 	Agent  string `json:"agent"`
 	Tool   string `json:"tool"`
 	Schema string `json:"schema"`
 
-	// Exact says that Args are the arguments themselves, all of them, with
-	// nothing free; numbers are compared by their value.
+	// Exact says that Args is not a pattern but the complete arguments; numbers are
+	// compared by their value.
 	Exact bool `json:"exact,omitempty"`
-	// Args is the pattern of the arguments, an object; {} fits all that are
-	// objects. Arguments fit if they have every member that it has, with a value
-	// that fits:
+	// Args is the pattern of the arguments, an object; {} fits any object.
+	// Arguments fit if they have every member of the pattern, with a value that
+	// fits:
 	//
-	//   - A text fits the same text. In it * stands for any characters, also
-	//     none, / and line ends; \* is a star and \\ a backslash, as is one
-	//     before any other character.
+	//   - A text fits the same text. In it * stands for any characters, or none,
+	//     including / and line ends; \* is a star and \\ a backslash, as is a
+	//     backslash before any other character.
 	//   - A number fits the same number, however it is written: 1, 1.0, 10e-1.
 	//     It is compared exactly, never as a float.
 	//   - True, false and null fit themselves.
 	//   - A list fits one of the same length whose elements fit in their order.
 	//   - An object inside fits one with the same members, whose values fit.
 	//
-	// Members of the arguments that the pattern does not have are free, at the
-	// outermost level only. Names are compared exactly. Of members of a call that
-	// have the very same name only the last one is there, for the tool too.
+	// At the outermost level only, arguments may have other members than the
+	// pattern, with any value. Names are compared exactly. If several members of a
+	// call have the same name, only the last one counts, for the tool too.
 	// Arguments fit no pattern if they are not one JSON object of valid UTF-8, or
-	// if anywhere in them the names of two members differ in case only: readers
-	// disagree about which of them counts. A pattern has neither.
+	// if the names of two members anywhere in them differ only in case: readers
+	// disagree about which one counts. Such a pattern is invalid.
 	//
-	// Patterns look at texts and not at what these mean: "/tmp/*" fits
+	// Patterns compare texts, not their meaning: "/tmp/*" fits
 	// "/tmp/../etc/passwd".
 	Args json.RawMessage `json:"args,omitempty"`
 
@@ -147,15 +147,15 @@ const revokedFor = 90 * 24 * time.Hour
 // Rules are the rules of a tenant.
 type Rules struct{ shelf *shelf.Shelf }
 
-// RulesOf returns the rules of a runtime's tenant, for use outside of runs: in a
-// run, its methods return ErrRule.
+// RulesOf returns the rules of a runtime's tenant, for use outside runs: inside a run,
+// their methods return ErrRule.
 func RulesOf(rt *perdure.Runtime) *Rules {
 	return &Rules{shelf.Of(rt, shelf.Rule)}
 }
 
-// Allow makes a rule and returns it. By is who makes it: one of the rule's Who, if
-// it has any. An existing rule for the same calls is replaced, if by may revoke
-// it.
+// Allow makes a rule and returns it. By is the person who makes it, one of the rule's
+// Who if that is not empty. Allow replaces an existing rule for the same calls if by
+// may revoke it.
 func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) {
 	if shelf.InRun(ctx) {
 		return nil, fmt.Errorf("%w: a run cannot make one", ErrRule)
@@ -164,9 +164,9 @@ func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) 
 	return r.make(ctx, rule, "")
 }
 
-// Revoke ends a rule: calls that it has not allowed yet need a decision again. By
-// is one of the rule's Who, if it has any. A rule that was already revoked is
-// ErrNoRule.
+// Revoke ends a rule: calls that it has not allowed yet need a decision again. By is
+// one of the rule's Who if that is not empty. If the rule was already revoked, Revoke
+// returns ErrNoRule.
 func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot revoke one", ErrRule)

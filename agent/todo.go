@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Todo is one thing that an agent means to do.
+// Todo is one thing that an agent plans to do.
 type Todo struct {
 	ID      string     `json:"id"`
 	Content string     `json:"content"`
@@ -40,19 +40,19 @@ const (
 
 var todoState = perdure.NewState[[]Todo](todoKey)
 
-// Todos returns the todos of the thread, in their order. They are in its state,
-// and are forked and rewound with it.
+// Todos returns the todos of the thread, in order. They are part of its state, and are
+// forked and rewound with it.
 func Todos(ctx context.Context) ([]Todo, error) { return todoState.Get(ctx) }
 
-// TodosAt returns the todos that are in the state of a thread.
-// [perdure.Runtime.StateAt] has the state, of now or of any time before.
+// TodosAt returns the todos in the state of a thread. [perdure.Runtime.StateAt]
+// returns the state, now or at any earlier time.
 func TodosAt(state map[string]json.RawMessage) ([]Todo, error) {
 	return readState[[]Todo](state, todoKey, "the todos")
 }
 
-// TodoTools returns the tool write_todos, by which an agent keeps a list of what
-// it means to do. Its result says what has changed and shows the whole list, so
-// that the event of the call tells it to everybody who follows the thread.
+// TodoTools returns the tool write_todos, by which an agent keeps a list of what it
+// plans to do. Its result says what has changed and shows the whole list, so that
+// everyone who follows the thread sees it in the event of the call.
 func TodoTools() []Tool {
 	return []Tool{NewTool("write_todos",
 		"Keeps your list of todos. Todos are merged into the list by id: give only those that are new or changed, and of a changed one only its id and what changes. With replace the list is what you give. Keep one todo in progress at a time, and complete it as soon as it is done.",

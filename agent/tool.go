@@ -45,18 +45,18 @@ type tool struct {
 	limit    int     // bytes of output that the model sees
 }
 
-// Output is what the model reads of a tool call.
+// Output is the part of a tool call's result that the model reads.
 type Output struct {
 	Text  string      `json:"text"`
 	Media []llm.Media `json:"media,omitempty"`
 	Error bool        `json:"error,omitempty"` // Text says what went wrong
 }
 
-// NewTool makes a tool of a function. The model sees the name (of 1 to 64
-// letters, digits, - and _), the description and a JSON Schema of A, a struct. In
-// A's fields the tag json gives the name and, by omitempty or omitzero, whether it
-// may be left out; the tag jsonschema the description; and the tag schema further
-// rules, joined by commas:
+// NewTool makes a tool from a function. The model sees the name (of 1 to 64 letters,
+// digits, - and _), the description and a JSON Schema of A, a struct. For each field
+// of A, the tag json gives the name and, by omitempty or omitzero, whether it is
+// optional; the tag jsonschema gives the description, and the tag schema further rules,
+// joined by commas:
 //
 //	type Order struct {
 //		ID    string `json:"id" jsonschema:"number of the order" schema:"pattern=^[A-Z]-[0-9]+$"`
@@ -64,8 +64,8 @@ type Output struct {
 //		Speed string `json:"speed,omitempty" schema:"enum=slow|fast"`
 //	}
 //
-// They are: enum=a|b, min=, max= (of numbers), minlen=, maxlen= (of texts and
-// lists), pattern= (the last one, since it may hold commas).
+// The rules are enum=a|b, min= and max= (of numbers), minlen= and maxlen= (of texts
+// and lists), and pattern= (which comes last, since it may contain commas).
 //
 // A call with other arguments never reaches the function: the model is told
 // what is wrong. What the function returns is encoded as JSON, except for a string
@@ -93,8 +93,8 @@ func NewTool[A, R any](name, description string, fn func(ctx context.Context, ar
 	return Tool{t}.With(opts...)
 }
 
-// RawTool makes a tool of a function whose arguments have a given JSON Schema,
-// such as that of another system.
+// RawTool makes a tool from a function whose arguments have the given JSON Schema,
+// such as one of another system.
 func RawTool(name, description string, schema json.RawMessage, fn func(ctx context.Context, args json.RawMessage) (Output, error), opts ...ToolOption) Tool {
 	s, err := parseSchema(schema)
 	t := newTool(name, description, s, err, fn != nil)
@@ -257,8 +257,8 @@ func Timeout(d time.Duration) ToolOption { return func(t *tool) { t.timeout = d 
 func Retry(p perdure.RetryPolicy) ToolOption { return func(t *tool) { t.retry = &p } }
 
 // AtMostOnce ensures that the function is never started twice for one call
-// unless the first start certainly had no effect; see [perdure.AtMostOnce]. After
-// limit, a start that was lost cannot be running any more.
+// unless the first start certainly had no effect; see [perdure.AtMostOnce]. Limit is
+// the timeout of the function, after which a lost start cannot still be running.
 func AtMostOnce(limit time.Duration) ToolOption {
 	return func(t *tool) { t.once, t.timeout = true, limit }
 }
@@ -285,7 +285,7 @@ func Reconcile[A, R any](fn func(ctx context.Context, args A) (R, perdure.Outcom
 // Normalize brings the arguments of a tool into the form in which it uses them:
 // "//notes/a" becomes "/notes/a". Everything that looks at a call sees that form:
 // predicates, the person who is asked, rules, callbacks and the function. Edited
-// arguments are normalised too. Without it a call can be spelled so that a
+// arguments are normalised too. Without Normalize, a call can be spelled so that a
 // predicate does not recognise what the tool will do.
 //
 // Fn must depend on its argument only: it is called again on resume. Its error is
@@ -317,8 +317,8 @@ func Normalize[A any](fn func(args A) (A, error)) ToolOption {
 	}
 }
 
-// UsesVerbs says that the tool's function is flow code: it may call Step, Ask
-// and the other verbs, runs again on resume, and does everything else in steps.
+// UsesVerbs says that the tool's function is flow code: it may call Step, Ask and
+// the other verbs, and runs again on resume, so it does everything else in steps.
 func UsesVerbs() ToolOption { return func(t *tool) { t.verbs = true } }
 
 // Serial says that the calls of the tool in one message run one after the other,
@@ -326,7 +326,7 @@ func UsesVerbs() ToolOption { return func(t *tool) { t.verbs = true } }
 // Without it calls run concurrently.
 func Serial() ToolOption { return func(t *tool) { t.serial = true } }
 
-// MaxOutput limits what the model sees of the tool's output, in bytes; the
-// default is 32 KiB. Of a longer output it sees the beginning and the end; if the
-// agent has files, the whole output is kept in one.
+// MaxOutput limits how many bytes of the tool's output the model sees; the default is
+// 32 KiB. Of a longer output it sees the beginning and the end; if the agent has files,
+// the whole output is kept in one.
 func MaxOutput(n int) ToolOption { return func(t *tool) { t.limit = n } }

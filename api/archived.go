@@ -28,7 +28,7 @@ type ListArchived struct {
 	Limit  int       `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
 
-// ArchivedPage is a page of archived threads, in the order of their creation.
+// ArchivedPage is a page of archived threads, in order of creation.
 type ArchivedPage struct {
 	Threads []perdure.ArchivedThread `json:"threads" jsonschema:"the threads"`
 	Next    string                   `json:"next,omitempty" jsonschema:"cursor of the next page; absent on the last"`
@@ -39,7 +39,7 @@ var (
 	ThreadsArchive = define[ArchiveThread, perdure.ArchivedThread]("threads.archive", "POST /v1/threads/{thread}/archive", ScopeAdmin,
 		"move a thread from the store to the archive", doc("All its runs must have ended, and no forks may depend on it. Repeating it changes nothing. Until the thread is restored, requests for it are answered with 410 and the problem archived."))
 	ThreadsRestore = define[RestoreThread, perdure.Thread]("threads.restore", "POST /v1/threads/{thread}/restore", ScopeAdmin,
-		"bring a thread back from the archive, as it was", doc("Its entries, keys and ids are those from before, and what people decided counts. Repeating it changes nothing."))
+		"bring a thread back from the archive, as it was", doc("Its entries, keys and ids are unchanged, and what people decided still counts. Repeating it changes nothing."))
 	ArchivedList = define[ListArchived, ArchivedPage]("archived.list", "GET /v1/archived", ScopeRead,
 		"list the threads that are in the archive")
 )

@@ -16,7 +16,7 @@ type ListEvents struct {
 	After  EventID `query:"after" json:"-" jsonschema:"only events after this one: a sequence, or an id from a stream"`
 	Run    string  `query:"run" json:"-" jsonschema:"only events of this run; the stream ends with it"`
 	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for a person"`
-	Deltas string  `query:"deltas" json:"-" jsonschema:"no leaves live deltas out of a stream"`
+	Deltas string  `query:"deltas" json:"-" jsonschema:"no omits live deltas from a stream"`
 	Limit  int     `query:"limit" json:"-" jsonschema:"of a page: how many to return, up to 1000; 100 by default"`
 	Ticket string  `query:"ticket" json:"-" jsonschema:"a one-time ticket in place of a token, see tickets.create"`
 }
@@ -32,8 +32,8 @@ type EventPage struct {
 // one it is SEQ-LIFE, or SEQ-LIFE.done. "" means no event.
 type EventID string
 
-// IDOf returns the id of an event of a life or, if done is set, of the end of a
-// stream after it.
+// IDOf returns the id of an event of a thread with the given life or, if done is set,
+// of the end of a stream after that event.
 func IDOf(seq uint64, life string, done bool) EventID {
 	id := EventID(strconv.FormatUint(seq, 10))
 	if life != "" {
@@ -47,7 +47,7 @@ func IDOf(seq uint64, life string, done bool) EventID {
 
 const doneSuffix = ".done"
 
-// AnyLife stands for the life in an If-Match that knows only a sequence: SEQ-*.
+// AnyLife replaces the life in an If-Match that has only a sequence: SEQ-*.
 const AnyLife = "*"
 
 // Parse returns the sequence and the life of an id, and whether the id marks the
@@ -130,7 +130,7 @@ var (
 		doc("With Accept: text/event-stream, it sends every event once, in order, and stays live: see docs/events.md."))
 	EventsWatch = define[WatchThreads, News]("events.watch", "GET /v1/events", ScopeRead,
 		"follow changes in the list of threads", gives(TypeEvents),
-		doc("The event thread has a new or changed thread as a list shows it; gone has the id of an erased one. A new connection begins with the event open: list again, since changes may have been missed."))
+		doc("The event thread has a new or changed thread as lists show it; gone has the id of an erased one. A new connection begins with the event open: list again then, since changes may have been missed."))
 	HistoryList = define[ListHistory, HistoryPage]("history.list", "GET /v1/threads/{thread}/history", ScopeRead,
 		"list the points of a thread's past that can be viewed and forked")
 )

@@ -62,8 +62,8 @@ var EventKinds = []EventKind{
 	{"problem", "something went wrong that does not stop the run", []string{"name", "error"}, true},
 }
 
-// Internal reports whether events of a kind show their own members to admins
-// only. A kind that this version does not know is one of them.
+// Internal reports whether events of a kind show their own members only to admins. It
+// is true for kinds that this version does not know.
 func Internal(kind string) bool {
 	i := slices.IndexFunc(EventKinds, func(k EventKind) bool { return k.Name == kind })
 	return i < 0 || EventKinds[i].Internal

@@ -204,11 +204,11 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 	return nil
 }
 
-// ErrNoTime means that a request has a time that programs have in place of none. It
+// ErrNoTime means that a request has the zero time that programs use for "no time". It
 // must not count as no limit, since a bulk job may depend on it.
 var ErrNoTime = errors.New("the first second of the year 1 stands for no time; leave it out")
 
-// Texts returns a field of an input as texts, none if it is zero.
+// Texts returns a field of an input as texts, or none if the field is zero.
 func (f Field) Texts(in reflect.Value) []string {
 	v := in.FieldByIndex(f.Index)
 	if v.IsZero() {

@@ -23,7 +23,7 @@ import (
 // versions; Detail is for people.
 type Problem struct {
 	Type   string `json:"type" jsonschema:"the kind of problem: urn:perdure:problem:NAME"`
-	Title  string `json:"title" jsonschema:"the kind, for people"`
+	Title  string `json:"title" jsonschema:"the kind in words"`
 	Status int    `json:"status" jsonschema:"the HTTP status"`
 	Detail string `json:"detail,omitempty" jsonschema:"what happened, and what to do about it"`
 
@@ -34,7 +34,7 @@ type Problem struct {
 	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased or archived"`
 
 	At    *time.Time `json:"at,omitempty" jsonschema:"when the thread was archived"`
-	Quota string     `json:"quota,omitempty" jsonschema:"the quota that the tenant has used up: threads, bytes, runs, starts or streams"`
+	Quota string     `json:"quota,omitempty" jsonschema:"the quota that is used up: threads, bytes, runs, starts, streams, running bulk jobs or schedules"`
 	Limit int64      `json:"limit,omitempty" jsonschema:"how many of these it may have"`
 	Retry int64      `json:"retry,omitempty" jsonschema:"seconds after which there may be room again; absent if time does not help"`
 }

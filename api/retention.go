@@ -10,7 +10,7 @@ import (
 )
 
 // RetentionRule is a rule that says how long threads are kept: see
-// [perdure.Retention]. Times are such as 30d, 12h or 0s.
+// [perdure.Retention]. Times are written as 30d, 12h or 0s.
 type RetentionRule struct {
 	Tenant       string `json:"tenant,omitempty" jsonschema:"only threads of this tenant; absent: all tenants"`
 	Default      bool   `json:"default,omitempty" jsonschema:"only threads of the default tenant; tenant has to be absent"`
@@ -73,25 +73,25 @@ func FormatAge(d time.Duration) string {
 	return d.String()
 }
 
-// Retention says how long threads are kept, and how many have gone.
+// Retention says how long threads are kept, and how many have been removed.
 type Retention struct {
 	Rules []RetentionRule `json:"rules" jsonschema:"of this server: the first that fits a thread counts"`
 	perdure.RetentionStatus
 }
 
-// ListDue selects threads whose time has come.
+// ListDue selects threads that are due to be archived or erased.
 type ListDue struct {
 	After string `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
 	Limit int    `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
 
-// DuePage is a page of threads whose time has come.
+// DuePage is a page of threads that are due to be archived or erased.
 type DuePage struct {
 	Threads []perdure.RetentionItem `json:"threads" jsonschema:"the threads, and why some of them stay for now"`
 	Next    string                  `json:"next,omitempty" jsonschema:"cursor of the next page; absent on the last"`
 }
 
-// SeeThread says that someone has seen that a thread has failed.
+// SeeThread marks a failed thread as seen.
 type SeeThread struct {
 	Thread  string `path:"thread" json:"-" jsonschema:"id of the thread"`
 	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence: its ETag"`
@@ -103,7 +103,7 @@ var (
 	RetentionGet = define[Nothing, Retention]("retention.get", "GET /v1/retention", ScopeRead,
 		"show how long threads are kept, and how many have gone")
 	RetentionDue = define[ListDue, DuePage]("retention.due", "GET /v1/retention/due", ScopeRead,
-		"list the threads that would be archived or erased now", doc("It changes nothing. Threads whose time has come but that stay for now are listed with the reason."))
+		"list the threads that would be archived or erased now", doc("It changes nothing. Threads that are due but stay for now are listed with the reason."))
 	ThreadsSee = define[SeeThread, None]("threads.see", "POST /v1/threads/{thread}/seen", ScopeRun,
-		"mark a failed thread as seen", doc("Only then may a failed thread be archived or erased by a rule, unless the rule says otherwise. It does not count for a later failure."))
+		"mark a failed thread as seen", doc("Unless a rule says otherwise, it archives or erases a failed thread only after that. The mark does not cover a later failure."))
 )

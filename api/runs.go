@@ -94,10 +94,10 @@ var (
 		"wait until a run has ended or cannot continue without input")
 	RunsPostMortem = define[OneRun, perdure.PostMortem]("runs.postmortem", "GET /v1/threads/{thread}/runs/{run}/postmortem", ScopeRead,
 		"say why a run went wrong, what it may have done, and what can be done now",
-		doc("It gathers errors, stacks of panics, passes of workers, lost workers, what was spent, and effects that may have happened, from the run's journal. It is meant for failed, blocked and quarantined runs, and works for all."))
+		doc("It gathers errors, stacks of panics, passes of workers, lost workers, what was spent, and effects that may have happened, from the run's journal. It is meant for failed, blocked and quarantined runs, but works for all."))
 	RunsBundle = define[BundleRun, []byte]("runs.bundle", "GET /v1/threads/{thread}/runs/{run}/bundle", ScopeAdmin,
 		"get a zip file about a run, for a support ticket", gives(TypeZip),
-		doc("It has the post-mortem, the shape of the journal, versions, options, workers and log lines. Without contents, nothing that users, models or tools wrote is in it."))
+		doc("It has the post-mortem, the shape of the journal, versions, options, workers and log lines. Without contents, it includes nothing that users, models or tools wrote."))
 	RunsCancel = define[ControlRun, perdure.Run]("runs.cancel", "POST /v1/threads/{thread}/runs/{run}/cancel", ScopeRun,
 		"cancel a run")
 	RunsPause = define[ControlRun, perdure.Run]("runs.pause", "POST /v1/threads/{thread}/runs/{run}/pause", ScopeRun,

@@ -22,12 +22,12 @@ type PutSchedule struct {
 	Max        int               `json:"max,omitempty" jsonschema:"how many runs to start; any number by default"`
 	Thread     string            `json:"thread,omitempty" jsonschema:"one thread for all firings; by default each has its own"`
 	Title      string            `json:"title,omitempty" jsonschema:"title of new threads"`
-	User       string            `json:"user,omitempty" jsonschema:"who owns the schedule and new threads; the token's subject by default, or whoever owns it already"`
+	User       string            `json:"user,omitempty" jsonschema:"who owns the schedule and new threads; by default its current owner or, for a new schedule, the token's subject"`
 	Metadata   map[string]string `json:"metadata,omitempty" jsonschema:"metadata of new threads"`
 	Budget     map[string]int64  `json:"budget,omitempty" jsonschema:"what each run may spend, by unit"`
-	CatchUp    perdure.CatchUp   `json:"catch_up,omitempty" jsonschema:"which firings to make later if they were missed: last (default), skip or all"`
+	CatchUp    perdure.CatchUp   `json:"catch_up,omitempty" jsonschema:"which missed firings to make later: last (default), skip or all"`
 	CatchUpMax int               `json:"catch_up_max,omitempty" jsonschema:"how many, with all; 100 by default"`
-	Overlap    perdure.Overlap   `json:"overlap,omitempty" jsonschema:"what to do if the last run has not ended: skip (default), allow, queue (default with all) or cancel"`
+	Overlap    perdure.Overlap   `json:"overlap,omitempty" jsonschema:"what to do with a firing while the last run has not ended: skip (default), allow, queue (default with all) or cancel"`
 	Paused     bool              `json:"paused,omitempty" jsonschema:"make no firings until it is resumed"`
 }
 
@@ -101,7 +101,7 @@ type TriggerSchedule struct {
 var (
 	SchedulesPut = define[PutSchedule, Schedule]("schedules.put", "PUT /v1/schedules/{schedule}", ScopeRun,
 		"start a flow at given times: create or replace a schedule",
-		doc("Each firing starts one run, however many workers there are and whenever they die. A firing in an hour that is left out when clocks go forward is made right after it; in an hour that comes twice when they go back, it is made the first time. If the times stay the same, so does the next firing; otherwise it is the first one after now. A tenant may have 1000 schedules, and a user 100."))
+		doc("Each firing starts one run, however many workers there are and whenever they die. When clocks go forward, a firing in the skipped hour is made right after it; when they go back, a firing in the repeated hour is made the first time only. If the times stay the same, so does the next firing; otherwise it is the first one after now. A tenant may have 1000 schedules, and a user 100."))
 	SchedulesList = define[Nothing, ScheduleList]("schedules.list", "GET /v1/schedules", ScopeRead,
 		"list schedules", doc("It returns all of them, by id."))
 	SchedulesGet = define[OneSchedule, Schedule]("schedules.get", "GET /v1/schedules/{schedule}", ScopeRead,
@@ -111,9 +111,9 @@ var (
 	SchedulesPause = define[OneSchedule, Schedule]("schedules.pause", "POST /v1/schedules/{schedule}/pause", ScopeRun,
 		"pause a schedule until it is resumed")
 	SchedulesResume = define[OneSchedule, Schedule]("schedules.resume", "POST /v1/schedules/{schedule}/resume", ScopeRun,
-		"resume a paused schedule", doc("It continues with the first firing from now on. What it left out while it was paused does not count as missed."))
+		"resume a paused schedule", doc("It continues with the first firing from now on. Firings that fell into the pause do not count as missed."))
 	SchedulesDelete = define[OneSchedule, None]("schedules.delete", "DELETE /v1/schedules/{schedule}", ScopeRun,
 		"remove a schedule", doc("Its threads and runs stay."))
 	SchedulesTrigger = define[TriggerSchedule, perdure.Run]("schedules.trigger", "POST /v1/schedules/{schedule}/trigger", ScopeRun,
-		"start a run of a schedule now", status(http.StatusAccepted), doc("It starts whatever the times and policies of the schedule say, also if it is paused."))
+		"start a run of a schedule now", status(http.StatusAccepted), doc("The run starts regardless of the schedule's times and policies, even if the schedule is paused."))
 )

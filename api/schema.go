@@ -8,8 +8,8 @@ import (
 )
 
 // InputSchema returns the JSON Schema of an object that has all fields of the
-// operation's input, wherever a request has them. Name returns what a field is
-// called there, "" for one that is left out. A run may be omitted, which means the
+// operation's input, wherever a request has them. Name returns the name of a field in
+// the object, or "" to leave the field out. A run may be omitted, which means the
 // newest.
 func (i *Info) InputSchema(name func(Field) string) (*jsonschema.Schema, error) {
 	s := newSchemas("#/$defs/")
@@ -35,8 +35,8 @@ func (i *Info) InputSchema(name func(Field) string) (*jsonschema.Schema, error) 
 	return object, nil
 }
 
-// OutputSchema returns the JSON Schema of the operation's output, which refers to the
-// definitions that come with it as #/$defs/NAME; nil if it has no output.
+// OutputSchema returns the JSON Schema of the operation's output, or nil if it has none.
+// The schema refers to the returned definitions as #/$defs/NAME.
 func (i *Info) OutputSchema() (schema *jsonschema.Schema, defs map[string]*jsonschema.Schema, err error) {
 	if i.Out == nil {
 		return nil, nil, nil
@@ -46,7 +46,7 @@ func (i *Info) OutputSchema() (schema *jsonschema.Schema, defs map[string]*jsons
 	return schema, s.components, err
 }
 
-// SchemaOf returns the JSON Schema of a struct that has types of the API in it.
+// SchemaOf returns the JSON Schema of a struct that contains types of the API.
 func SchemaOf[T any]() (*jsonschema.Schema, error) {
 	s := newSchemas("#/$defs/")
 	t := reflect.TypeFor[T]()

@@ -24,7 +24,7 @@ type FlowInfo struct {
 	Input json.RawMessage `json:"input,omitempty" jsonschema:"the JSON Schema of its input, if it follows from its Go type"`
 }
 
-// WorkerList holds the workers that are alive.
+// WorkerList holds the live workers.
 type WorkerList struct {
 	Workers []perdure.WorkerInfo `json:"workers" jsonschema:"the workers"`
 }
@@ -40,13 +40,13 @@ type Stats struct {
 	Version  string         `json:"version" jsonschema:"of this server"`
 
 	// Durability is the class of store.Durability.
-	Durability string `json:"durability" jsonschema:"what writes that the store has acknowledged survive: none, process (the death of a process) or power (a power failure)" schema:"enum=none|process|power"`
+	Durability string `json:"durability" jsonschema:"what acknowledged writes survive: none, process (the death of a process) or power (a power failure)" schema:"enum=none|process|power"`
 
 	// Warnings are those of store.Warnings.
-	Warnings []store.Warning `json:"warnings,omitempty" jsonschema:"what an operator should mend about the engine of the store, which works; for admins of the default tenant"`
+	Warnings []store.Warning `json:"warnings,omitempty" jsonschema:"problems of the store's engine that an operator should fix, although it works; for admins of the default tenant"`
 }
 
-// Identity is whom a token stands for.
+// Identity is the caller that a token identifies.
 type Identity struct {
 	Tenant  string    `json:"tenant" jsonschema:"whose threads it reaches"`
 	Subject string    `json:"subject" jsonschema:"in whose name it acts"`
@@ -56,10 +56,10 @@ type Identity struct {
 	Expires time.Time `json:"expires,omitzero" jsonschema:"when it expires"`
 }
 
-// Me is who makes a request.
+// Me describes the caller of a request.
 type Me struct {
 	Identity
-	Login   bool `json:"login" jsonschema:"whether the server asks callers who they are: with a token or a session, or, on your own machine, by the connection"`
+	Login   bool `json:"login" jsonschema:"whether callers must identify themselves: with a token or a session or, on your own machine, by the connection"`
 	Session bool `json:"session" jsonschema:"whether the request was made with the cookie of a session"`
 }
 
@@ -71,7 +71,7 @@ type CreateSession struct {
 // CreateToken creates a token.
 type CreateToken struct {
 	Subject string   `json:"subject,omitempty" jsonschema:"in whose name it acts; the user by default"`
-	User    string   `json:"user,omitempty" jsonschema:"limits it to the threads and memory of this user, for use in a browser; its scopes are then read and run by default"`
+	User    string   `json:"user,omitempty" jsonschema:"limits the token to the threads and memory of this user, for use in a browser; its scopes are then read and run by default"`
 	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant by default. A server with authentication creates none for another tenant"`
 	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject belongs to"`
 	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer by default"`
@@ -112,7 +112,7 @@ type CreateTicket struct {
 	User   string `json:"user,omitempty" jsonschema:"limits it to the threads of this user"`
 }
 
-// Ticket stands for a token once, in the address of an event stream: a browser's
+// Ticket replaces a token once, in the address of an event stream: a browser's
 // EventSource cannot send a token.
 type Ticket struct {
 	Ticket  string    `json:"ticket" jsonschema:"for the query parameter ticket"`

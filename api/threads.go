@@ -34,7 +34,7 @@ type ListThreads struct {
 	Asks     bool     `query:"asks" json:"-" jsonschema:"only threads with open asks that can be answered here"`
 	AsksOf   []string `query:"asks_of" json:"-" jsonschema:"only threads with an open ask that one of these may answer, each a user, or a group as group:NAME"`
 	Expiring bool     `query:"expiring" json:"-" jsonschema:"only threads with open asks, soonest to expire first"`
-	Why      bool     `query:"why" json:"-" jsonschema:"say for each thread whether it moves, and why not; up to 200 threads then"`
+	Why      bool     `query:"why" json:"-" jsonschema:"say for each thread whether it makes progress and, if not, why; a page then has up to 200 threads"`
 	After    string   `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
 	Limit    int      `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
@@ -77,7 +77,7 @@ type EraseThread struct {
 // ExportThread exports a thread as a file.
 type ExportThread struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
-	Redact bool   `query:"redact" json:"-" jsonschema:"leave out the content of entries; the file can still be verified"`
+	Redact bool   `query:"redact" json:"-" jsonschema:"omit the content of entries; the file can still be verified"`
 }
 
 // ImportThread creates a thread from a file. The body is an export.
@@ -91,7 +91,7 @@ var (
 	ThreadsCreate = define[CreateThread, perdure.Thread]("threads.create", "POST /v1/threads", ScopeRun,
 		"create a thread without a run", status(http.StatusCreated))
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
-		"list threads", doc("The list is complete; a status may lag slightly. The flow of a thread is that of its oldest run that has not ended, whatever is queued behind it, else of its last run."))
+		"list threads", doc("The list is complete; a status may lag slightly. The flow of a thread is that of its oldest run that has not ended, whatever is queued after it, or else of its last run."))
 	ThreadsGet = define[GetThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
 		"get a thread as it is now", doc("It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, and its life if it has one, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,

@@ -95,10 +95,10 @@ var (
 		"show what changed between two points")
 	ThreadsFork = define[ForkThread, perdure.Fork]("threads.fork", "POST /v1/threads/{thread}/fork", ScopeRun,
 		"create a thread that shares the past of another", status(http.StatusCreated),
-		doc("Runs that had not ended are paused in the fork until resumed. An approval is for one call in one thread: an answer that has had no effect yet is void in the fork and asked for again, unless keep is set."))
+		doc("Runs that had not ended are paused in the fork until resumed. An approval applies to one call in one thread: an answer that has had no effect yet is void in the fork, and the question is asked again, unless keep is set."))
 	FamilyGet = define[OneThread, perdure.Family]("family.get", "GET /v1/threads/{thread}/family", ScopeRead,
 		"list the forks and children of a thread, theirs, and what it comes from itself",
-		doc("Archived threads are left out. There are at most 500; more says that there are others."))
+		doc("Archived threads are omitted. At most 500 threads are returned; more says that there are others."))
 	ThreadsRewind = define[RewindThread, perdure.Rewound]("threads.rewind", "POST /v1/threads/{thread}/rewind", ScopeRun,
 		"take a thread back to an earlier point")
 )

@@ -11,7 +11,7 @@ type CreateUpload struct {
 	MIME   string `header:"Content-Type" json:"-" jsonschema:"media type of the file; application/octet-stream by default"`
 	Digest string `header:"Content-Digest" json:"-" jsonschema:"sha-256=:BASE64: as in RFC 9530; a body with another digest is refused"`
 	Name   string `query:"name" json:"-" jsonschema:"name of the file, without a path"`
-	User   string `query:"user" json:"-" jsonschema:"whose it is; the token's subject by default"`
+	User   string `query:"user" json:"-" jsonschema:"its owner; the token's subject by default"`
 }
 
 // OneUpload names an upload.
@@ -19,7 +19,7 @@ type OneUpload struct {
 	Upload string `path:"upload" json:"-" jsonschema:"id of the upload"`
 }
 
-// TypeAny is the media type of a body that may have any.
+// TypeAny stands for a body of any media type.
 const TypeAny = "*/*"
 
 // Operations on uploads.

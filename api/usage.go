@@ -13,9 +13,9 @@ type Usage struct {
 	Bytes    int64            `json:"bytes" jsonschema:"bytes of journals, of the values and files of threads, and of uploads"`
 	Uploads  int64            `json:"uploads" jsonschema:"bytes of uploads, which are part of bytes"`
 	Spent    map[string]int64 `json:"spent" jsonschema:"what the threads have spent, by unit: agents count tokens and cost, in millionths, as their models report them"`
-	Starts   int64            `json:"starts" jsonschema:"starts within the last minute that servers with quotas have counted"`
-	Streams  int64            `json:"streams" jsonschema:"open event streams and waits that servers with quotas have counted"`
-	Quota    map[string]int64 `json:"quota,omitempty" jsonschema:"what the tenant may have at most, by name; what is absent has no bound"`
+	Starts   int64            `json:"starts" jsonschema:"starts within the last minute, as counted by servers with quotas"`
+	Streams  int64            `json:"streams" jsonschema:"open event streams and waits, as counted by servers with quotas"`
+	Quota    map[string]int64 `json:"quota,omitempty" jsonschema:"the tenant's maximums by name; one that is absent is unlimited"`
 	Counted  time.Time        `json:"counted" jsonschema:"when threads, runs, bytes and spent were counted"`
 }
 

@@ -1,6 +1,6 @@
-// Package archive keeps threads outside the store, in a folder or a bucket, one
-// object for each. It imports nothing but the standard library; places other than
-// a folder are drivers of their own, linked by those who import them.
+// Package archive keeps threads outside the store, in a folder or a bucket, as one
+// object each. It imports only the standard library; a place other than a folder is a
+// separate driver, linked only into programs that import it.
 //
 //	place, err := archive.Open(ctx, "file:/var/lib/archive")
 //	rt, err := perdure.New(ctx, store, perdure.Options{Archive: place}, flows...)
@@ -26,45 +26,45 @@ import (
 )
 
 // A Place keeps objects under names of up to 200 lower-case letters, digits, dots,
-// dashes and single slashes. Its methods may be called at the same time, also for
-// the same name.
+// dashes and single slashes. Its methods may be called concurrently, even for the same
+// name.
 type Place interface {
-	// Put writes an object, of at least a byte, and replaces one with that name. When it returns nil,
-	// the object is there to stay. After an error there is the whole new object,
-	// the whole old one, or none, but never a part. An error of the place, not of r, is
-	// ErrFull or ErrUnavailable, also that of other methods.
+	// Put writes an object of at least one byte, replacing any object of that name.
+	// When it returns nil, the object is durable. After an error there is the whole
+	// new object, the whole old one, or none, but never a part. Errors of the place,
+	// here and in other methods, match ErrFull or ErrUnavailable; errors of r do not.
 	Put(ctx context.Context, name string, r io.Reader) error
-	// Get returns the content of an object. The error, also one of reading, is
+	// Get returns the content of an object. The error, of Get or of reading, is
 	// ErrNotFound if there is none, and ErrThawing if it cannot be read yet.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List yields the names that begin with prefix and come after the given one,
 	// in bytewise order.
 	List(ctx context.Context, prefix, after string) iter.Seq2[string, error]
-	// Delete deletes an object for good, whether there is one or not, and what a Put
-	// of it that was killed has left. With the last object of a folder, the name up to
-	// its last slash, goes what any Put that was killed has left there. It does not
-	// disturb others that write to a folder with more objects.
+	// Delete deletes an object for good, and whatever a killed Put of it left behind.
+	// A missing object is not an error. When Delete removes the last object of a
+	// folder (the name up to its last slash), it also removes what any killed Put left
+	// there. It does not disturb others that write to a folder with more objects.
 	Delete(ctx context.Context, name string) error
 	// URL names the place for people, without secrets.
 	URL() string
 }
 
-// A Freezer is a Place with objects that cannot be read at once. Put writes such
-// that can; Freeze is called when one has been read back and checked, and moves it to
-// where it stays.
+// A Freezer is a Place in which objects are finally kept where they cannot be read at
+// once. Put writes an object that can be read; once it has been read back and checked,
+// Freeze is called to move it to its final location.
 type Freezer interface {
 	Freeze(ctx context.Context, name string) error
 }
 
-// Identified is implemented by a Place that can be told from another with the same URL,
-// such as a mount point without its disk. An object that is not there was deleted only if
-// the place is the one that it was written to.
+// Identified is implemented by a Place that can be told apart from others with the same
+// URL, such as a mount point without its disk. A missing object proves a deletion only if
+// the place is the one that the object was written to.
 type Identified interface {
-	// ID returns a text that no other place has; "" if that is not known, or if the place
+	// ID returns a text that no other place has, or "" if it is not known or the place
 	// is not in use yet.
 	ID() string
-	// Begin gives the place an ID, unless it has one. It is called before anything is put
-	// there, if nothing says that the place is another one than it should be.
+	// Begin gives the place an ID, unless it has one. It is called before the first
+	// object is put there, unless there are signs that this is the wrong place.
 	Begin(ctx context.Context) error
 }
 

@@ -28,13 +28,13 @@ func init() {
 	})
 }
 
-// Dir returns the place in a folder, which it creates if there is none, unlike Open. An object
-// is a file: it is written under another name, synced and renamed, and then its
-// folder is synced. Only the user of the process may read what it creates.
+// Dir returns the place in a folder. Unlike Open, it creates the folder if it does not
+// exist. An object is a file: it is written under another name, synced and renamed, and
+// then its folder is synced. Only the user of the process may read the files.
 //
-// The file [MarkFile] in it identifies the place, once it is in use. If that is gone, or
-// another one, since the disk of the folder is not mounted, all methods return
-// ErrUnavailable, and nothing is created there.
+// Once the place is in use, the file [MarkFile] in the folder identifies it. If that file
+// is missing or different, for example because the disk is not mounted, all methods
+// return ErrUnavailable, and nothing is created there.
 func Dir(path string) (Place, error) {
 	path, err := filepath.Abs(path)
 	if err == nil {

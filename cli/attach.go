@@ -46,7 +46,7 @@ a day, and threads that it was attached to keep a copy.`,
 		},
 	}
 	c.Flags().StringVar(&q.MIME, "type", "", "media type; by default that of the file's name or content")
-	c.Flags().StringVar(&q.User, "user", "", "whose it is; by default you")
+	c.Flags().StringVar(&q.User, "user", "", "its owner; by default you")
 	return c
 }
 

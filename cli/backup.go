@@ -27,15 +27,15 @@ func backupCommand(a *app) *cobra.Command {
 		Short: "copy the whole store into a new folder, while it is in use",
 		Long: `Copies a SQLite or file store, with the data of all tenants, into a new folder. The
 copy is the store at one moment. It is checked before the command ends: everything in
-it is read, and every thread is verified along its hash chain. Servers and workers go
-on meanwhile.
+it is read, and every thread is verified along its hash chain. Servers and workers keep
+running meanwhile.
 
 With --server, the server copies its store and sends it; it needs a token of an admin
 of the default tenant, and room for the copy in its temporary folder ($TMPDIR). With
 --store, this process copies a SQLite store itself. A file store that a server has
 open can only be copied by that server.
 
-perdure restore makes a store of a backup. Other stores have tools of their own: see
+perdure restore makes a store from a backup. Other stores have tools of their own: see
 docs/operations.md.`,
 		Example: "  perdure backup monday --store sqlite:perdure.db\n  perdure backup monday --server https://perdure.example\n  perdure backup monday --verify",
 		Args:    arguments(1, 1),
@@ -125,19 +125,19 @@ func restoreCommand(a *app) *cobra.Command {
 	var mark bool
 	c := &cobra.Command{
 		Use:   "restore [DIR]",
-		Short: "make a new store of a backup",
+		Short: "make a new store from a backup",
 		Long: `Copies the store in a backup to the place that --store names, which must be new, and
 marks it as restored. The backup is not changed. If the store is sealed, set
 PERDURE_TO_KEYS to its key ring.
 
-The restored store is an earlier moment. What happened after the backup is not in it:
+The restored store is as it was when the backup was made. Later work is not in it:
 runs continue from the last step that it has, and repeat later ones, with the same
-idempotency keys; answers given later are asked for again. Event ids from before are
-refused (410, restored), so that readers start over instead of missing events. Stop
-all servers and workers of the old store first: see docs/operations.md.
+idempotency keys; questions that were answered later are asked again. Event ids from
+before are refused (410, restored), so that readers start over instead of missing events.
+Stop all servers and workers of the old store first: see docs/operations.md.
 
-For a store that was restored by the tools of its engine, run it with --mark and
-without a folder, before anything uses the store.`,
+If a store was restored with the tools of its engine, run this command with --mark and
+without a folder before anything uses the store.`,
 		Example: "  perdure restore monday --store sqlite:restored.db\n  perdure restore --mark --store postgres://app@db.example/app",
 		Args:    arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {

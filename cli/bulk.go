@@ -29,10 +29,11 @@ func bulkCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bulk",
 		Short: "apply one change to all threads that a filter selects",
-		Long: `Do one thing to all threads that a filter selects. It shows how many there are and
-asks before it begins; --dry-run only shows. Workers do it in the background, and
-continue if one of them dies; the command shows the progress, and interrupting it stops
-nothing. Threads that are created or change after the beginning are left alone.`,
+		Long: `Apply one change to all threads that a filter selects. The command shows how many
+there are and asks before it begins; with --dry-run it only shows them. Workers do the
+job in the background, even if one of them dies. The command shows the progress;
+interrupting it does not stop the job. Threads that are created or change after the job
+began are left alone.`,
 		Example: "  perdure bulk retry --status failed --flow research --dry-run\n  perdure bulk cancel --status suspended --user ada --reason \"left the company\"\n  perdure bulk list",
 	},
 		a.bulkVerb(perdure.BulkCancel, "cancel the runs of many threads", "  perdure bulk cancel --status suspended --user ada\n  perdure bulk cancel --flow research --yes --reason \"wrong model\""),
@@ -68,22 +69,22 @@ func (a *app) bulkVerb(v perdure.BulkVerb, short, example string) *cobra.Command
 	flags := c.Flags()
 	flags.StringVar(&f.status, "status", "", "only threads with this status")
 	flags.StringVar(&f.q.Filter.Flow, "flow", "", "only threads whose oldest run that has not ended is of this flow or, if all have ended, whose last run is")
-	flags.StringVar(&f.q.Filter.User, "user", "", "only those of this owner")
+	flags.StringVar(&f.q.Filter.User, "user", "", "only threads of this owner")
 	flags.BoolVar(&f.q.Filter.Asks, "asks", false, "only threads with open asks")
 	flags.Var(&f.metadata, "metadata", "only threads with this metadata; may be repeated")
-	flags.StringVar(&f.older, "older", "", "only threads that have not changed for so long, such as 30d or 12h")
+	flags.StringVar(&f.older, "older", "", "only threads that have not changed for this long, such as 30d or 12h")
 	for i, t := range timesOf {
 		flags.StringVar(&f.times[i], t.name, "", t.about)
 	}
 	flags.BoolVar(&f.q.All, "all", false, "all threads, if there is no filter")
-	flags.IntVar(&f.q.Rate, "rate", 0, "threads a second; 0 means 100")
+	flags.IntVar(&f.q.Rate, "rate", 0, "threads per second; 0 means 100")
 	flags.StringVar(&f.q.Reason, "reason", "", "why, for the record")
 	flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same job")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only show how many threads there are, and the first ones")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.detach, "detach", false, "do not wait until it is done")
 	if v == perdure.BulkErase {
-		flags.BoolVar(&f.q.Dependents, "dependents", false, "erase forks and children too, also those that the filter does not select")
+		flags.BoolVar(&f.q.Dependents, "dependents", false, "erase forks and children too, even if the filter does not select them")
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		err := f.fill(time.Now())

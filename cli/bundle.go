@@ -26,9 +26,9 @@ func bundleCommand(a *app) *cobra.Command {
 shape of the journal, versions, options, workers and log lines. README.txt in it says
 what is in it.
 
-Nothing that users, models or tools wrote is in it: no inputs, outputs, users, titles,
-metadata, texts of errors, ids of threads. Names of flows and steps are replaced. --with
-names keeps those, --with hosts the names of machines, and --with contents everything,
+It contains nothing that users, models or tools wrote: no inputs, outputs, users, titles,
+metadata, error texts or thread ids. Names of flows and steps are replaced. --with names
+keeps those, --with hosts the names of machines, and --with contents everything,
 including the whole thread.`,
 		Example: "  perdure bundle trip-7\n  perdure bundle trip-7 RUN -o ticket-12.zip --with names,hosts",
 		Args:    arguments(1, 2),
@@ -56,7 +56,7 @@ including the whole thread.`,
 		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.bundle(ctx, l, args[0], run, to, o) })
 	}
 	c.Flags().StringVarP(&to, "output", "o", "", "file to write, which must not exist; bundle-RUN.zip by default, - is the standard output")
-	c.Flags().StringSliceVar(&with, "with", nil, "what else to put into it: names, hosts, contents")
+	c.Flags().StringSliceVar(&with, "with", nil, "what else to include: names, hosts, contents")
 	return c
 }
 

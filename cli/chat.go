@@ -31,8 +31,8 @@ func chatCommand(a *app) *cobra.Command {
 		Use:   "chat FLOW",
 		Short: "talk to a flow, line by line",
 		Long: `Talk to a flow: each line is the input of a run on one thread, and replies are shown
-while they are written. You answer its questions on the spot. Ctrl-D ends the
-conversation; continue it later with --thread.`,
+as they arrive. You answer its questions right away. Ctrl-D ends the conversation;
+continue it later with --thread.`,
 		Example: "  perdure chat story\n  perdure chat story --thread evening",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -38,9 +38,8 @@ Everything is kept in ./.perdure: stop or kill it and start it again, and runs
 continue where they were. If the usual port is taken, it uses another one.
 
 On Linux it recognises your user by the connection. On other systems, callers need
-the token that it prints when it starts; your own commands find that by themselves,
-and the link to the console has it.
---open lets in every user of this machine.`,
+the token that it prints when it starts; your own commands find it by themselves, and
+the link to the console contains it. --open lets in every user of this machine.`,
 		Example: "  perdure dev\n  perdure dev --addr 127.0.0.1:0 --store sqlite:other.db",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -8,7 +8,7 @@
 // [Run] also takes options: commands and routes of the program's own, a logger, an
 // observer, and the options of the runtime and the server.
 //
-// Commands work on a server (--server URL) or directly on a store (--store URL); in
-// that case the API runs inside the command. The rooms below cli/internal connect to
-// either (link), write for people (render) and hold the exit codes (exit).
+// Commands work on a server (--server URL) or directly on a store (--store URL); with a
+// store, the API runs inside the command. The packages below cli/internal connect to
+// either (link), format output for people (render) and hold the exit codes (exit).
 package cli

@@ -27,16 +27,16 @@ func eraseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "erase THREAD|--user USER",
 		Short: "erase a thread, or everything of a user",
-		Long: `Erase a thread and everything stored for it, for good. What it did outside is not
+		Long: `Erase a thread and everything stored for it, for good. Its effects outside are not
 undone. A thread that forks or children depend on can only be erased together
 with them.
 
-With --user, erase everything that there is of a user: threads with forks and
-children, archived threads, memory, rules, credentials, uploads, and tokens. It shows
-how much that is and asks first. If it is interrupted, do it again: it continues. The
-receipt proves that it was done, and says neither who the user was nor what was erased;
-perdure receipt verify checks it. The name of the user may stay in threads of others,
-such as in who answered an ask.`,
+With --user, erase everything of a user: threads with forks and children, archived
+threads, memory, rules, credentials, uploads, schedules, bulk jobs, and tokens. The
+command shows how much there is and asks first. If it is interrupted, run it again to
+continue. The receipt proves that the user was erased without saying who it was or what
+was erased; perdure receipt verify checks it. The user's name may remain in threads of
+others, for example as the person who answered an ask.`,
 		Example: "  perdure erase trip-7\n  perdure erase trip-7 --dependents --yes --reason \"asked by the customer\"\n  perdure erase --user ada --dry-run\n  perdure erase --user ada -o receipt.json",
 		Args:    arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -186,8 +186,8 @@ The command fails if something is wrong.`,
 	}
 	return group(&cobra.Command{
 		Use:     "receipt",
-		Short:   "receipts for the erase of users",
-		Long:    "Receipts for the erase of users: see perdure erase --user.",
+		Short:   "show and check the receipts of erased users",
+		Long:    "Show and check the receipts of erased users: see perdure erase --user.",
 		Example: "  perdure receipt show ada > receipt.json\n  perdure receipt verify receipt.json",
 	}, show, verify)
 }

@@ -50,10 +50,10 @@ func keysCommand(a *app) *cobra.Command {
 		Use:   "rotate",
 		Short: api.KeysRotate.Title,
 		Long: `Seals the data keys of a sealed store, and the credentials that PERDURE_KEYS seals,
-with the first key of their ring. Data itself is not rewritten. Servers and workers go
-on meanwhile. If it is interrupted, run it again.
+with the first key of their ring. Data itself is not rewritten. Servers and workers keep
+running meanwhile. If the command is interrupted, run it again.
 
-Before it, every process needs a ring with the new key: add it at the end of PERDURE_KEYS
+First, give every process a ring with the new key: add it at the end of PERDURE_KEYS
 everywhere, then move it to the front everywhere. Afterwards perdure keys says which
 keys can be removed.`,
 		Example: "  perdure keys rotate\n  perdure keys rotate --tenants acme,globex",

@@ -25,9 +25,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Main runs the command line of a program with flows, and exits. The first
-// interrupt ends a command gracefully, the second one at once. A program that needs
-// options calls [Run].
+// Main runs the command line of a program with flows, and exits. The first interrupt
+// stops a command gracefully, the second one immediately. A program that needs options
+// calls [Run].
 func Main(flows ...perdure.Flow) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -45,25 +45,25 @@ type Options struct {
 	// Observer sees their steps. Flags take precedence.
 	Runtime perdure.Options
 	// Server configures the API of dev and serve, such as the largest body. Flags
-	// take precedence. With its Auth, serve takes tokens of --tokens too, but tokens
-	// of the store only with --auth store, and dev also lets in the user who started
-	// it. Its Faces are added to those of packages adk, agentkit and
-	// mcpface, which dev and serve always have.
+	// take precedence. If Auth is set, serve also accepts tokens of --tokens, but
+	// tokens of the store only with --auth store; dev also lets in the user who
+	// started it. Faces are added to those of packages adk, agentkit and mcpface,
+	// which dev and serve always have.
 	Server server.Options
 	// Example is an input of the first flow, which dev suggests. Empty means Hello.
 	Example string
-	// Commands holds the program's own commands. They also have the flags that
-	// all commands have, such as plain.
+	// Commands holds the program's own commands. They also get the flags that all
+	// commands have, such as --plain.
 	Commands []*cobra.Command
-	// Engine adds flags to serve, by which this process runs a server of its store's
-	// engine too. The function that it returns is called with the flags set; if they
-	// ask for it, it starts the server and returns the URL of the store, otherwise
-	// "". Stop is called after the store is closed.
+	// Engine adds flags to serve with which this process also runs a server for its
+	// store. The function that it returns is called once the flags are set. If they
+	// ask for a server, it starts one and returns the URL of the store; otherwise it
+	// returns "". Stop is called after the store is closed.
 	Engine func(flags *pflag.FlagSet) func(ctx context.Context, log *slog.Logger) (store string, stop func(), err error)
 	// Routes adds the program's own routes to those of dev and serve. They take
-	// precedence over the API and the console; only a route for everything, such
-	// as "/" or "GET /", gets what neither of these has. They are called without
-	// checking tokens, hosts or origins, and without limits other than their own.
+	// precedence over the API and the console, except a route for everything, such
+	// as "/" or "GET /", which gets only what neither of these serves. They are called
+	// without checking tokens, hosts or origins, and without limits.
 	Routes func(mux *http.ServeMux, rt *perdure.Runtime)
 }
 

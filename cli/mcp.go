@@ -21,12 +21,12 @@ func mcpCommand(a *app) *cobra.Command {
 ends. It is meant to be started by a coding agent: docs/mcp.md shows how to
 configure one. A server speaks the protocol too, at /mcp.
 
-On a store (--store), this command acts as a worker while it runs; runs continue
-when a worker is there again. What the agent does is recorded as done by mcp, or by
-whom --by names.
+On a store (--store), this command acts as a worker while it runs; after that, runs
+continue when another worker runs. What the agent does is recorded as done by mcp, or
+by the name given with --by.
 
-With --read-only the agent can look at everything, and change nothing: whatever
-the texts that it reads make it try, it cannot start runs or answer asks.`,
+With --read-only the agent can look at everything but change nothing: whatever the
+texts that it reads tell it to do, it cannot start runs or answer asks.`,
 		Example: "  perdure mcp --server http://127.0.0.1:7373\n  perdure mcp --store sqlite:perdure.db --read-only",
 		Args:    arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -49,7 +49,7 @@ the texts that it reads make it try, it cannot start runs or answer asks.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&readOnly, "read-only", false, "offer no tool that changes something")
+	c.Flags().BoolVar(&readOnly, "read-only", false, "offer no tools that change anything")
 	c.Flags().BoolVar(&noWork, "no-work", false, "with --store: leave the work to other processes")
 	return c
 }

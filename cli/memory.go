@@ -37,7 +37,7 @@ func memoryCommand(a *app) *cobra.Command {
 		return nil
 	})
 	put.Long = "Remember a value: JSON, or a text; - reads it from the standard input."
-	create := put.Flags().Bool("create", false, "only if nothing is there")
+	create := put.Flags().Bool("create", false, "only if there is no value yet")
 	_ = put.Flags().MarkHidden("if-none-match")
 	put.PreRunE = func(c *cobra.Command, _ []string) error {
 		if *create {
@@ -50,7 +50,7 @@ func memoryCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "memory",
 		Short:   "view and change values remembered beyond threads",
-		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: user/ada/tone. Write a slash inside a part as %2F.\nWhat agents remember about a user is below user/USER.",
+		Long:    "View and change values remembered beyond threads. A place is a namespace and a key,\nseparated by slashes: user/ada/tone. Write a slash inside a part as %2F. What agents\nremember about a user is below user/USER.",
 		Example: "  perdure memory list user/ada\n  perdure memory put user/ada/tone '\"friendly\"'\n  perdure memory get user/ada/tone\n  perdure memory delete user/ada/tone",
 	}, list, get, put, remove)
 }

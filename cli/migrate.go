@@ -29,13 +29,13 @@ func migrateCommand(a *app) *cobra.Command {
 		Short: "move all threads and everything else to another store",
 		Long: `Copies every journal, cell and blob to an empty store, verifies the copy along its
 hash chains, and ends each journal of the old store with an entry that says where it
-continues. The old store can still be read, but not written. Workers and servers of
-it may run meanwhile: they lose their runs, which continue from their last recorded
-step once workers are started on the new store. If it is interrupted, run it again;
-of two that run at once, the later one goes on.
+continues. The old store can still be read, but not written. Its workers and servers
+may run meanwhile: they lose their runs, which continue from their last recorded
+step once workers are started on the new store. If the command is interrupted, run it
+again; if two of them run at once, the later one continues.
 
-A store whose writes survive the death of a process moves to one whose writes are sure
-to survive nothing, as in Upstash, only with --weaker.
+To move from a store whose writes survive the death of a process to one that guarantees
+less, such as Upstash, --weaker is required.
 
 Tables of your programs, such as those that steps of sqltx and pgtx write to, are not
 moved.
@@ -58,7 +58,7 @@ If a store is sealed, set PERDURE_FROM_KEYS or PERDURE_TO_KEYS to its key ring.`
 	}
 	c.Flags().StringVar(&from, "from", "", "URL of the store to move")
 	c.Flags().StringVar(&to, "to", "", "URL of the empty store to move it to")
-	c.Flags().BoolVar(&weaker, "weaker", false, "also if the new store may lose what it acknowledged when a process dies")
+	c.Flags().BoolVar(&weaker, "weaker", false, "allow a new store that may lose acknowledged writes when a process dies")
 	return c
 }
 

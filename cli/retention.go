@@ -117,7 +117,7 @@ func (f *keepFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keep, "keep", "30d", "how long threads stay once all their runs have ended, such as 30d, 12h or 0s, or forever; failed ones stay until perdure seen")
 	flags.StringVar(&f.keepArchived, "keep-archived", "365d", "how long threads stay in the archive, if there is one, until they are erased; or forever")
 	flags.StringVar(&f.file, "retention", "", "JSON file with rules by tenant and flow, which come before --keep")
-	flags.IntVar(&f.rate, "retention-rate", 0, "how many threads a second may go; 0 means 20")
+	flags.IntVar(&f.rate, "retention-rate", 0, "maximum number of threads to archive or erase per second; 0 means 20")
 }
 
 // options adds the rules to options of a runtime, unless the program has its own.

@@ -21,9 +21,9 @@ func schedulesCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "schedules",
 		Short: "start flows at given times",
-		Long: `Start flows at given times: by a cron expression in a time zone, or every so often.
-Workers make each firing once; a firing that was missed because none ran is made up for
-as --catch-up says, and one that comes before the last run has ended as --overlap says.`,
+		Long: `Start flows at given times: by a cron expression in a time zone, or at an interval.
+Workers make each firing once. --catch-up says what happens to firings that were missed
+because no worker ran, --overlap to those that are due before the last run has ended.`,
 		Example: "  perdure schedules add digest research '\"what is new?\"' --cron '0 9 * * MON-FRI' --zone Europe/Berlin\n  perdure schedules list\n  perdure schedules next digest",
 	},
 		operation(a, "list", "  perdure schedules list", api.SchedulesList, (*app).schedules),

@@ -46,15 +46,15 @@ func serveCommand(a *app) *cobra.Command {
 		Short: "serve the API of a store, and execute its runs",
 		Long: `Serves the API of a store and executes its runs. Callers need a token, from the
 store or from a file; create the first one on the store itself, as in the example. A
-program that says itself who its users are takes tokens of the store only with
---auth store: whoever administers a tenant could create them in anyone's name.
+program that authenticates its users itself accepts tokens of the store only with
+--auth store, since an admin of a tenant could create them in anyone's name.
 
-SIGTERM or Ctrl-C ends it in order: /readyz fails, streams are told to connect
+SIGTERM or Ctrl-C shuts it down gracefully: /readyz fails, streams are told to connect
 elsewhere, and runs are handed over to other workers: at once between two steps, and
 within a step when it ends or --grace is over.
 
-If the store's engine, such as PostgreSQL, cannot be reached when it starts, it
-listens, is not ready, and tries again until it is.`,
+If the store's engine, such as PostgreSQL, cannot be reached at the start, the server
+listens but is not ready, and keeps trying.`,
 		Example: `  perdure token create me --scopes admin --store sqlite:perdure.db
   perdure serve --store sqlite:perdure.db --addr 0.0.0.0:7373 --host agents.example`,
 		Args: cobra.NoArgs,
@@ -185,7 +185,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringVar(&address, "addr", link.DevAddress, "address to listen on")
 	f.StringVar(&auth, "auth", a.defaultAuth(), "store: tokens created with perdure token create; none: only those of --tokens, if any, and of the program's own users")
 	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
-	f.StringVar(&cert, "tls-cert", "", "PEM file with the certificate for HTTPS, followed by those that it was issued by; read again when it changes")
+	f.StringVar(&cert, "tls-cert", "", "PEM file with the certificate for HTTPS, followed by those of its issuers; read again when it changes")
 	f.StringVar(&key, "tls-key", "", "PEM file with its key")
 	f.StringArrayVar(&hosts, "host", nil, "host name by which clients may call the server, besides this machine's own; * is any")
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
@@ -196,7 +196,7 @@ listens, is not ready, and tries again until it is.`,
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
-	f.StringToInt64Var(&quota, "quota", nil, "what each tenant may have: threads=N,bytes=N,runs=N,starts=N,streams=N (runs at a time, starts a minute)")
+	f.StringToInt64Var(&quota, "quota", nil, "what each tenant may have: threads=N,bytes=N,runs=N,starts=N,streams=N (runs at a time, starts per minute)")
 	f.StringVar(&quotaFile, "quota-file", "", "JSON file with the quotas of certain tenants, such as {\"acme\": {\"threads\": 5000}}; read again when it changes")
 	f.Int64Var(&maxUpload, "max-upload", 0, "size of the largest upload in bytes, up to 1 GiB; 0 means 64 MiB")
 	keep.add(f)
@@ -331,7 +331,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 // addWork adds the flags of everything that executes runs.
 func addWork(f *pflag.FlagSet, o *perdure.Options) {
 	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
-	f.DurationVar(&o.Grace, "grace", 0, "how long running steps may go on when it is stopped; 0 means 10s")
+	f.DurationVar(&o.Grace, "grace", 0, "how long running steps may continue when it is stopped; 0 means 10s")
 }
 
 func checkWork(o perdure.Options) error {
@@ -355,10 +355,10 @@ func workerCommand(a *app) *cobra.Command {
 		Short: "execute the runs of a store",
 		Long: `Executes the runs of a store until it is stopped. Start as many as you like. The
 first interrupt or SIGTERM hands over runs that are between two steps, and lets
-running steps go on for --grace. A worker that is killed loses nothing that is recorded, and others
-take over its runs when its lease expires. If the store's engine, such as PostgreSQL,
-cannot be reached, it tries again until it can. With --metrics, whoever can reach that
-address may read /metrics there.`,
+running steps continue for --grace. If a worker is killed, nothing recorded is lost, and
+others take over its runs when its lease expires. If the store's engine, such as
+PostgreSQL, cannot be reached, the worker keeps trying. With --metrics, anyone who can
+reach that address can read /metrics there.`,
 		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16 --metrics 127.0.0.1:9373",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

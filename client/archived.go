@@ -27,8 +27,7 @@ func isArchived(data []byte) bool {
 	return json.Unmarshal(data, &e) == nil && e.Name == "archive"
 }
 
-// Archived yields the tenant's threads that are in the archive, in the order of their
-// creation.
+// Archived yields the tenant's archived threads in order of creation.
 func (c *Client) Archived(ctx context.Context, o perdure.ArchivedOptions) iter.Seq2[perdure.ArchivedThread, error] {
 	return func(yield func(perdure.ArchivedThread, error) bool) {
 		q, left := api.ListArchived{User: o.User, From: o.From, Before: o.Before, After: o.After}, o.Limit

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Asks yields the open asks of all threads, by thread in the order of creation.
-// After and Limit are those of the first page.
+// Asks yields the open asks of all threads, by thread in order of creation. After and
+// Limit apply to the first page.
 func (c *Client) Asks(ctx context.Context, q api.ListAsks) iter.Seq2[perdure.AskInfo, error] {
 	return func(yield func(perdure.AskInfo, error) bool) {
 		var damage []string

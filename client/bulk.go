@@ -19,8 +19,8 @@ func (c *Client) PlanBulk(ctx context.Context, q perdure.BulkRequest) (*perdure.
 }
 
 // StartBulk begins a job that does one thing to all threads that a filter selects:
-// see [perdure.Runtime.StartBulk]. A request without a Key is given one, so that it
-// can be repeated after a lost connection. By is the token's subject.
+// see [perdure.Runtime.StartBulk]. If the request has no Key, StartBulk adds one, so that
+// it can be repeated after a lost connection. By is the token's subject.
 func (c *Client) StartBulk(ctx context.Context, q perdure.BulkRequest) (*perdure.Bulk, error) {
 	in, err := bulkRequest(&q)
 	if err != nil {

@@ -28,8 +28,8 @@ type Options struct {
 	// to reads and to requests that are safe to repeat: those with an idempotency
 	// key, and answers. A server that was never reached is not retried.
 	Attempts int
-	// StreamAttempts is Attempts for event streams that were open, and for waits
-	// until runs are over; 0 means Attempts.
+	// StreamAttempts is Attempts for event streams once they were open, and for
+	// waits until runs are over; 0 means Attempts.
 	StreamAttempts int
 	// Delay is the wait before the first retry. It doubles up to 30 times its
 	// value; 0 means 100 ms, or what an event stream asks for.
@@ -117,10 +117,10 @@ func do[Out any](ctx context.Context, c *Client, q *request) (*Out, error) {
 	return out, nil
 }
 
-// Call is [Do] for an operation whose types are not known where it is called: in is
-// a value of op.In, and the result is the JSON of the response, nil if it has none.
-// Repeat says that repeating the call changes nothing more, so that it may be sent
-// again when a connection is lost.
+// Call is [Do] for an operation whose types the caller does not know: in is a value of
+// op.In, and the result is the JSON of the response, or nil if it has none. Repeat says
+// that the call is safe to repeat, so that it may be sent again when a connection is
+// lost.
 func Call(ctx context.Context, c *Client, op *api.Info, in any, repeat bool) (json.RawMessage, error) {
 	var out json.RawMessage
 	err := c.call(ctx, &request{op: op, in: reflect.ValueOf(in), repeat: repeat}, &out)
@@ -205,7 +205,7 @@ func (c *Client) Count(ctx context.Context) (*perdure.Counts, error) {
 	return counts, nil
 }
 
-// Workers returns the workers that are alive.
+// Workers returns the live workers.
 func (c *Client) Workers(ctx context.Context) ([]perdure.WorkerInfo, error) {
 	list, err := Do(ctx, c, api.WorkersList, api.Nothing{})
 	if err != nil {

@@ -8,11 +8,12 @@
 //	}
 //	run, err := c.Start(ctx, perdure.StartRequest{Flow: "research", Input: "cheese"})
 //
-// The differences: By is the token's subject, whatever a request says. The Err of
-// a run has its text and matches no other error. Events of a Run end with the run.
+// There are three differences. By is the token's subject, whatever a request says. The
+// Err of a run has the recorded text but matches no other error. Events with a Run end
+// with the run.
 //
-// Events reconnects by itself when the connection or the server is lost for a
-// while, without gaps or repetitions.
+// If the connection or the server is lost for a while, Events reconnects by itself,
+// without gaps or repetitions.
 //
-// Every other operation of package api can be called with [Do].
+// [Do] calls the other operations of package api.
 package client

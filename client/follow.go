@@ -21,10 +21,10 @@ import (
 // FollowOptions select what to follow of a thread.
 type FollowOptions struct {
 	After    uint64 // only later events
-	Life     string // of the thread, see [perdure.Event]; another thread with the id is ErrErased
-	Run      string // only events of this run; [api.Newest] is the run that is the newest now
-	Wait     bool   // with a run: end also when it waits for someone
-	NoDeltas bool   // leave live deltas out
+	Life     string // of the thread, see [perdure.Event]; ErrErased if another thread has the id
+	Run      string // only events of this run; [api.Newest] means the run that is newest now
+	Wait     bool   // with a run: also end when it waits for someone
+	NoDeltas bool   // omit live deltas
 }
 
 // Update is something that happened on a thread: one of its fields is set.
@@ -36,8 +36,8 @@ type Update struct {
 
 // Follow yields the events and live deltas of a thread over one connection. With
 // a run, the last update is the end of the run; without one it continues until the
-// context ends, which is not an error. If the thread moves to another store before,
-// the last update is the event `moved`, followed by a *perdure.MovedError.
+// context ends, which is not an error. If the thread moves to another store first, the
+// last update is an event of kind moved, followed by a *perdure.MovedError.
 //
 // Each event comes once and in order, even when connections or servers are lost:
 // Follow reconnects, up to Options.StreamAttempts times in a row without receiving
@@ -277,12 +277,13 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 	return u, nil
 }
 
-// Events yields the events of a thread in order, each once: the existing ones, and then the new ones, until the context ends. It reconnects by itself
-// when a connection or the server is lost: see Follow.
+// Events yields the events of a thread in order, each once: the existing ones, and then
+// new ones, until the context ends. It reconnects by itself when a connection or the
+// server is lost: see Follow.
 //
-// With a Run it ends after that run's last event, whereas that of a Runtime keeps
-// waiting; an unknown run is ErrRunNotFound.
-// After the event `moved` it ends with a *perdure.MovedError.
+// With a Run it ends after that run's last event, whereas [perdure.Runtime.Events] keeps
+// waiting; an unknown run is ErrRunNotFound. After an event of kind moved it ends with a
+// *perdure.MovedError.
 func (c *Client) Events(ctx context.Context, thread string, o perdure.EventOptions) iter.Seq2[perdure.Event, error] {
 	return func(yield func(perdure.Event, error) bool) {
 		if o.Replay {

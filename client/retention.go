@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Retention returns how long the server keeps threads, and how many have gone.
+// Retention returns how long the server keeps threads, and how many it has removed.
 func (c *Client) Retention(ctx context.Context) (*perdure.RetentionStatus, error) {
 	got, err := Do(ctx, c, api.RetentionGet, api.Nothing{})
 	if err != nil {

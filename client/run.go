@@ -19,9 +19,9 @@ import (
 
 // Start queues a run and returns at once. Workers of the server execute it.
 //
-// A request without a Key is given one, so that it can be repeated after a lost
-// connection and still starts only one run. By is the token's subject, whatever
-// the request says.
+// If the request has no Key, Start adds one, so that it can be repeated after a lost
+// connection and still starts only one run. By is the token's subject, whatever the
+// request says.
 func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Run, error) {
 	input, err := encode("the input of "+q.Flow, q.Input)
 	if err != nil {
@@ -40,28 +40,27 @@ func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Ru
 // newID returns a unique id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// StartAgain starts a new run on a thread with the flow, the input and the
-// budget of an earlier one, the newest for "".
+// StartAgain starts a new run on a thread with the flow, the input and the budget of an
+// earlier one; "" means the newest.
 func (c *Client) StartAgain(ctx context.Context, thread, run string, n perdure.Note) (*perdure.Run, error) {
 	again, err := Do(ctx, c, api.RunsAgain, control(thread, run, n))
 	return withError(again), err
 }
 
-// GetRun returns everything about a run, the newest one of the thread for "".
+// GetRun returns everything about a run; "" means the newest one of the thread.
 func (c *Client) GetRun(ctx context.Context, thread, run string) (*perdure.Run, error) {
 	found, err := Do(ctx, c, api.RunsGet, one(thread, run))
 	return withError(found), err
 }
 
-// PostMortem gathers what the journal tells about a run: see
+// PostMortem gathers what the journal says about a run: see
 // [perdure.Runtime.PostMortem].
 func (c *Client) PostMortem(ctx context.Context, thread, run string) (*perdure.PostMortem, error) {
 	return Do(ctx, c, api.RunsPostMortem, one(thread, run))
 }
 
-// Bundle writes a zip file about a run: see [perdure.Runtime.Bundle]. The server
-// says about itself what it wants to; About is ignored. After an error the file is
-// incomplete.
+// Bundle writes a zip file about a run: see [perdure.Runtime.Bundle]. About is ignored:
+// the server describes itself. After an error the file is incomplete.
 func (c *Client) Bundle(ctx context.Context, thread, run string, w io.Writer, o perdure.BundleOptions) error {
 	return download(ctx, c, api.RunsBundle, api.BundleRun{OneRun: one(thread, run), Names: o.Names, Hosts: o.Hosts, Contents: o.Contents}, w, "the bundle of thread "+thread)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// PutSchedule creates or replaces a schedule: see [perdure.Runtime.PutSchedule]. Without an
-// ID it is given one. By is the token's subject.
+// PutSchedule creates or replaces a schedule: see [perdure.Runtime.PutSchedule]. If the
+// request has no ID, PutSchedule adds one. By is the token's subject.
 func (c *Client) PutSchedule(ctx context.Context, q perdure.ScheduleRequest) (*perdure.Schedule, error) {
 	in := api.PutSchedule{Schedule: cmp.Or(q.ID, newID()), Flow: q.Flow, Cron: q.Cron, Zone: q.Zone, Start: q.Start, Until: q.Until, Max: q.Max, Thread: q.Thread, Title: q.Title,
 		User: q.User, Metadata: q.Metadata, Budget: q.Budget, CatchUp: q.CatchUp, CatchUpMax: q.CatchUpMax, Overlap: q.Overlap, Paused: q.Paused}
@@ -59,8 +59,7 @@ func (c *Client) Schedules(ctx context.Context) ([]*perdure.Schedule, error) {
 	return all, nil
 }
 
-// NextFirings returns the next firings of a schedule, up to n, at most 1000, in its time
-// zone.
+// NextFirings returns the next n firings of a schedule, at most 1000, in its time zone.
 func (c *Client) NextFirings(ctx context.Context, id string, n int) ([]time.Time, error) {
 	f, err := Do(ctx, c, api.SchedulesNext, api.NextOfSchedule{OneSchedule: api.OneSchedule{Schedule: id}, Limit: n})
 	if err != nil {
@@ -69,12 +68,12 @@ func (c *Client) NextFirings(ctx context.Context, id string, n int) ([]time.Time
 	return f.Next[:min(len(f.Next), max(n, 0))], nil
 }
 
-// PauseSchedule lets a schedule make no more firings.
+// PauseSchedule stops a schedule from making firings.
 func (c *Client) PauseSchedule(ctx context.Context, id string) (*perdure.Schedule, error) {
 	return scheduleOf(Do(ctx, c, api.SchedulesPause, api.OneSchedule{Schedule: id}))
 }
 
-// ResumeSchedule lets a schedule continue with the first firing from now on.
+// ResumeSchedule makes a paused schedule continue with its first firing from now on.
 func (c *Client) ResumeSchedule(ctx context.Context, id string) (*perdure.Schedule, error) {
 	return scheduleOf(Do(ctx, c, api.SchedulesResume, api.OneSchedule{Schedule: id}))
 }
@@ -86,7 +85,8 @@ func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
 }
 
 // TriggerSchedule starts a run of a schedule now: see [perdure.Runtime.TriggerSchedule].
-// Without a key it is given one, so that it can be repeated after a lost connection.
+// If key is "", TriggerSchedule makes one, so that it can be repeated after a lost
+// connection.
 func (c *Client) TriggerSchedule(ctx context.Context, id, key string) (*perdure.Run, error) {
 	return Do(ctx, c, api.SchedulesTrigger, api.TriggerSchedule{OneSchedule: api.OneSchedule{Schedule: id}, Key: cmp.Or(key, newID())})
 }

@@ -24,9 +24,8 @@ const (
 	whySize  = 100 // if each of them is explained
 )
 
-// Create creates a thread without a run. A request without a Key is given one, so
-// that it can be repeated after a lost connection and still creates only one
-// thread.
+// Create creates a thread without a run. If the request has no Key, Create adds one, so
+// that it can be repeated after a lost connection and still creates only one thread.
 func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.Thread, error) {
 	state, err := encodeAll("the state", q.State)
 	if err != nil {
@@ -192,7 +191,7 @@ func (c *Client) StateAt(ctx context.Context, thread string, seq uint64) (*perdu
 	return &s.Checkpoint, nil
 }
 
-// Family returns a thread's forks and children, theirs, and what it comes from: see
+// Family returns a thread with its ancestors and descendants: see
 // [perdure.Runtime.Family].
 func (c *Client) Family(ctx context.Context, thread string) (*perdure.Family, error) {
 	return Do(ctx, c, api.FamilyGet, api.OneThread{Thread: thread})

@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// UserData counts what there is of a user.
+// UserData counts what the server holds for a user.
 func (c *Client) UserData(ctx context.Context, user string) (*perdure.UserData, error) {
 	return Do(ctx, c, api.UsersData, api.OneUser{User: user})
 }
 
-// EraseUser erases everything of a user, with the tokens that the server has for them:
-// see [perdure.Runtime.EraseUser]. By is the token's subject.
+// EraseUser erases everything of a user, including the tokens that the server has for
+// them: see [perdure.Runtime.EraseUser]. By is the token's subject.
 func (c *Client) EraseUser(ctx context.Context, user string, o perdure.EraseUserOptions) (*perdure.Receipt, error) {
 	return Do(ctx, c, api.UsersErase, api.EraseUser{User: user, Reason: o.Reason})
 }

@@ -76,9 +76,9 @@ func engine(f *pflag.FlagSet) func(context.Context, *slog.Logger) (string, func(
 	var disk int64
 	f.StringVar(&c.Cluster, "cluster", "", "be a node of the cluster with this name, instead of using --store")
 	f.StringSliceVar(&c.Join, "join", nil, "addresses of all nodes of the cluster, three or five, such as 10.0.0.1:7374,10.0.0.2:7374,10.0.0.3:7374")
-	f.StringVar(&c.Node, "node", "", "this node's address among them; needed if more than one is of this machine")
-	f.StringVar(&c.Dir, "dir", "perdure-cluster", "this node's folder, which it keeps")
-	f.Int64Var(&disk, "max-disk", 0, "how many MiB this node may keep on its disk; 0 means what it has when it starts and three quarters of what is free")
+	f.StringVar(&c.Node, "node", "", "this node's address among them; required if several of them belong to this machine")
+	f.StringVar(&c.Dir, "dir", "perdure-cluster", "this node's folder; keep it across restarts")
+	f.Int64Var(&disk, "max-disk", 0, "how many MiB this node may keep on its disk; 0 means what it already uses when it starts plus three quarters of the free space")
 	f.StringVar(&secret, "cluster-secret-file", "", "file with the secret that all nodes share")
 	f.StringVar(&cert, "cluster-cert", "", "PEM file with this node's certificate for the other nodes, both as a server and as a client")
 	f.StringVar(&key, "cluster-key", "", "PEM file with its key")

@@ -1,7 +1,7 @@
 // Package cluster makes a program with flows a highly available Perdure without a
-// database: three or five copies of it, on as many machines, keep everything in each of
-// them, in a NATS server inside the program. Its commands are those of package cli, which
-// it may import besides the packages of stores.
+// database: three or five copies of the program, on as many machines, each keep all data
+// in a NATS server inside the program. Its commands are those of package cli, which it
+// may import besides the packages of stores.
 //
 //	func main() { cluster.Main(clerk, research) }
 //

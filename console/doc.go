@@ -1,6 +1,6 @@
 // Package console is the web console of Perdure, a page that shows threads, answers
 // asks and starts runs through the API of package server. It imports nothing else
-// of Perdure: the page itself calls the API, with the rights of whoever uses it.
+// of Perdure: the page itself calls the API, with the rights of its user.
 //
 // perdure dev and perdure serve have it at /console/. In a program of your own,
 // mount it beside the API on the same host:

@@ -1,5 +1,5 @@
-// Package cron lets schedules have cron expressions: see perdure.Schedule. Import it for
-// its effect, as programs that use package cli need not:
+// Package cron enables cron expressions in schedules: see perdure.Schedule. Import it for
+// its side effect; programs that use package cli need not:
 //
 //	import _ "github.com/perdure/perdure/cron"
 //
@@ -20,7 +20,7 @@ import (
 
 func init() { perdure.RegisterCron(Expressions{}) }
 
-// Expressions knows cron expressions of five fields: minute, hour, day of the month,
+// Expressions evaluates cron expressions of five fields: minute, hour, day of the month,
 // month and day of the week. A field is *, a number, a range such as 1-5, a step such as
 // */15, 10-40/5 or 5/15, which is 5-59/15, or a list of these. Months and days may be
 // given as JAN to DEC and SUN to SAT; SUN is 0 or 7. If both days are restricted, either

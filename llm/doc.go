@@ -19,14 +19,14 @@
 // conversation that is sent again is the same request, which its provider accepts
 // and finds in its prompt cache.
 //
-// A tool name or call id that a provider would refuse, because a model made it up
-// or another provider assigned it, is sent in another spelling, the same each
-// time. The message keeps what the model said.
+// If a provider would refuse a tool name or call id, because a model made it up or
+// another provider assigned it, it is sent in another spelling, the same each time.
+// The message keeps the original.
 //
 // An image or another file is a part with [Media], as bytes or a URL:
 //
 //	llm.Message{Role: llm.RoleUser, Parts: []llm.Part{
-//		llm.Text("What is on this picture?"),
+//		llm.Text("What is in this picture?"),
 //		llm.Image("image/png", png),
 //	}}
 //

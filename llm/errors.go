@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is match the sentinel.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Temporary reports whether the same request may succeed later.
+// Temporary reports whether the same request might succeed later.
 func Temporary(err error) bool {
 	return errors.Is(err, ErrRateLimited) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrInterrupted)
 }
@@ -64,9 +64,9 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Scrub removes secrets from a text, for errors that quote a request: plain, in
-// another case, escaped, in hex or in base64. Secrets of less than 8 bytes are
-// kept, since they would be found everywhere.
+// Scrub removes secrets from a text, for errors that quote a request, whether they
+// appear plain, in another case, escaped, in hex or in base64. It ignores secrets of
+// less than 8 bytes, since they would be found everywhere.
 func Scrub(text string, secrets ...string) string {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < 8 })
 	return scrub.Replace(text, "[secret]", secrets...)

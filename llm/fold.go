@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// MaxReply is the maximum size of a reply in bytes, with all its parts. Models stay
-// far below it; a server that never stops must not take all memory.
+// MaxReply is the maximum size of a reply in bytes, with all its parts. Models stay far
+// below it; it keeps a server that never stops from using up memory.
 const MaxReply = 32 << 20
 
 // partSize is what a part counts besides what it holds.

@@ -29,11 +29,11 @@ type Part struct {
 	Opaque    *Opaque    `json:"opaque,omitempty"`
 }
 
-// Media is an image or another file: its bytes, a URL, or a name under which it is
-// kept elsewhere. Models accept Data and URL; code that keeps media elsewhere sets
-// Data before it asks a model.
+// Media is an image or another file: its bytes, a URL, or the name of a blob stored
+// elsewhere. Models accept Data and URL; code that stores media elsewhere sets Data
+// before it asks a model.
 type Media struct {
-	MIME string `json:"mime,omitempty"` // "image/png"; may be left out of a URL
+	MIME string `json:"mime,omitempty"` // "image/png"; optional with a URL
 	Name string `json:"name,omitempty"` // of the file
 	URL  string `json:"url,omitempty"`
 	Data []byte `json:"data,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// Model answers a conversation.
+// Model replies to a conversation.
 type Model interface {
 	// Generate yields the reply in pieces, which a [Fold] joins. The last one has
 	// a Stop. After an error it yields nothing more; if the provider or the
@@ -82,10 +82,10 @@ type Delta struct {
 	Call      *Call   `json:"call,omitempty"` // ID and Name come once, Args in pieces
 	Media     *Media  `json:"media,omitempty"`
 	Opaque    *Opaque `json:"opaque,omitempty"` // Data comes in pieces, or at once
-	Usage     *Usage  `json:"usage,omitempty"`  // in all, as far as is known; the last one counts
+	Usage     *Usage  `json:"usage,omitempty"`  // total so far; the last one counts
 	Stop      Stop    `json:"stop,omitempty"`   // the reply is whole
-	Model     string  `json:"model,omitempty"`  // that answers, as the provider calls it
-	ID        string  `json:"id,omitempty"`     // of the reply, as the provider calls it
+	Model     string  `json:"model,omitempty"`  // the provider's name of the model that answers
+	ID        string  `json:"id,omitempty"`     // the provider's id of the reply
 }
 
 // Stop says why a reply ended.

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LogHandler adds trace_id and span_id to records that are made with the context of a
-// run or of a request. Records also go where the options say.
+// LogHandler returns a handler that adds trace_id and span_id to records logged with the
+// context of a run or of a request, and passes them to next and to Options.Logs.
 func (t *Telemetry) LogHandler(next slog.Handler) slog.Handler {
 	return logHandler{next, cmp.Or(t.opts.Logs, slog.DiscardHandler)}
 }

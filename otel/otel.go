@@ -20,13 +20,13 @@ const Scope = "github.com/perdure/perdure/otel"
 
 // Options configures telemetry.
 type Options struct {
-	// Provider makes the provider of the spans: where they go (trace.WithBatcher), what
-	// they are about (trace.WithResource), and which of them are kept
-	// (trace.WithSampler). A sampler that decides by the id of the trace decides the
-	// same in every process. Ids are made by this package.
+	// Provider configures the provider of the spans: where they go (trace.WithBatcher),
+	// what they are about (trace.WithResource), and which of them are kept
+	// (trace.WithSampler). A sampler that decides by the trace id makes the same
+	// decision in every process. This package makes the ids.
 	Provider []sdk.TracerProviderOption
-	// Content adds what was said to the spans of agents: prompts, replies, and the
-	// arguments and results of tools, these without secrets that the tool was given.
+	// Content adds the conversation to the spans of agents: prompts, replies, and the
+	// arguments and results of tools, without secrets that the tool was given.
 	Content bool
 	// ContentLimit is how many bytes of each of these are kept; 0 means 8192.
 	ContentLimit int
@@ -52,15 +52,15 @@ func New(o Options) *Telemetry {
 	return &Telemetry{provider: p, tracer: p.Tracer(Scope), opts: o}
 }
 
-// TracerProvider returns the provider of the spans, for the program's own: a step's
-// context has its span, so that spans that are made in it become its children.
+// TracerProvider returns the provider of the spans, so that the program can add its own.
+// A step's context carries the step's span, which becomes the parent of spans made with
+// that context.
 func (t *Telemetry) TracerProvider() trace.TracerProvider { return t.provider }
 
-// Flush sends the spans that have ended.
+// Flush sends all spans that have ended.
 func (t *Telemetry) Flush(ctx context.Context) error { return t.provider.ForceFlush(ctx) }
 
-// Shutdown sends the spans that have ended, and ends. Runs can go on; they are no longer
-// traced.
+// Shutdown sends the spans that have ended and stops tracing. Runs can continue untraced.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() { // beside the spans: neither waits for the other if nobody takes them
@@ -77,9 +77,9 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 // methods are those that name a span.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 
-// Handler traces the requests that a handler serves. They continue the trace of their
-// traceparent, and runs that they start continue theirs. Requests for the state of the
-// server, and the files of the console, are not traced.
+// Handler traces the requests that next serves. A request continues the trace of its
+// traceparent, and runs that it starts continue the trace of the request. Requests for
+// the state of the server and for the files of the console are not traced.
 func (t *Telemetry) Handler(next http.Handler) http.Handler {
 	traced := otelhttp.NewHandler(next, "perdure", otelhttp.WithTracerProvider(t.provider), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
 		otelhttp.WithPropagators(propagation.TraceContext{}),

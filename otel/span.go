@@ -19,8 +19,8 @@ import (
 // trace.SpanContext.
 type runKey struct{}
 
-// TraceContext implements perdure.Tracer. A run that another run starts is below the
-// other's span, not below that of a step which may never end.
+// TraceContext implements perdure.Tracer. A run that another run starts is placed below
+// that run's span, not below the span of a step, which may never end.
 func (t *Telemetry) TraceContext(ctx context.Context, given string) string {
 	here := trace.SpanContextFromContext(ctx)
 	if run, ok := ctx.Value(runKey{}).(trace.SpanContext); ok {

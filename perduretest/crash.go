@@ -30,11 +30,11 @@ type Crash struct {
 	// Outside plays the people and systems around the flow. It is called
 	// whenever a run of a started thread cannot continue by itself: the run
 	// waits for an ask or a signal, is paused, blocked or quarantined, or waits
-	// for a child in such a state. Outside does what is to be done at this
-	// point, judging only by the run and its children. If it changes nothing,
-	// the run stays as it is, and that is its outcome. After a crash Outside is
-	// called again on the new runtime, so what it does must be idempotent:
-	// answers are; signals and further starts need a Key. Nil does nothing.
+	// for a child in such a state. Outside must decide what to do only from the
+	// run and its children. If it changes nothing, the run stays as it is, and
+	// that is its outcome. After a crash Outside is called again on the new
+	// runtime, so its actions must be idempotent: answers are; signals and
+	// further starts need a Key. Nil does nothing.
 	Outside func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 
 	// Want, if not empty, is the status that every run must end with. Without
@@ -52,21 +52,20 @@ type Crash struct {
 	// with batches (see store.Batcher) and without.
 	Store func() store.Store
 
-	// Same is applied to all text before it is compared, to remove what may
-	// differ, such as a time that a step returns. Nil changes nothing.
+	// Same is applied to all text before it is compared, to remove differences
+	// that do not matter, such as a time that a step returns. Nil changes nothing.
 	Same func(text string) string
 
 	// Pairs also crashes each recovery from a crash everywhere.
 	Pairs bool
 
 	// MinCuts is the minimum number of crashes, so that a test cannot pass
-	// because its flow no longer does anything. Without it there must be two
-	// for each append to the undisturbed journals. With go test -short it is
-	// half of that.
+	// because its flow no longer does anything; 0 means two for each append to
+	// the undisturbed journals. With go test -short it is halved.
 	MinCuts int
 
 	// MaxRuns is how often the flow may run in all, so that pairs of cuts do
-	// not take for ever; 0 means 5000. Exceeding it fails the test.
+	// not take forever; 0 means 5000. Exceeding it fails the test.
 	MaxRuns int
 
 	// Limit is how much virtual time the undisturbed run may take; 0 means 31
@@ -94,12 +93,12 @@ const (
 //     have happened at most once.
 //
 // It does all of this on a store that commits an entry and its cells together, and
-// on one that cannot. On one of them the process with the worker starts the runs
-// and claims them at once, on the other one a process without a worker starts them.
+// on one that cannot. On one of them the process with the worker starts the runs and
+// claims them at once; on the other, a process without a worker starts them.
 //
 // With go test -short it uses one of the two stores, always the same one for a given
-// test, and loses only the result of the first write of each kind. The crash after
-// a write is close to the one before the next write, which is still there.
+// test, and loses the result only of the first write of each kind. It still crashes
+// before every write, which is close to a crash after the previous one.
 //
 // It must not be called inside a synctest bubble: it creates one for each run.
 func CrashEverywhere(t *testing.T, c Crash) {

@@ -52,8 +52,8 @@
 // Two undisturbed runs of the flow have to be alike. A function that is to fail at
 // first asks [Attempt], not a counter in memory. If a result holds a time or
 // something random, remove it with Crash.Same. A crash costs a lease of virtual
-// time, ten minutes unless Options says otherwise (a minute in [Virtual]), so an ask that expires sooner may
-// expire.
+// time, ten minutes unless Options says otherwise (a minute in [Virtual]), so an ask
+// that expires sooner may expire.
 //
 // # Deps
 //

@@ -71,8 +71,8 @@ func (e *Effects) reset() {
 }
 
 // Attempt returns the number of the step's current attempt, from 1, or 0 outside a
-// step or outside this package's runtimes. A function that decides by it when to
-// fail, rather than by a counter in memory, fails the same way after a crash.
+// step or outside this package's runtimes. A function that uses it to decide when to
+// fail, rather than a counter in memory, fails the same way after a crash.
 func Attempt(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		return a.Attempt

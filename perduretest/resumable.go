@@ -21,8 +21,8 @@ import (
 // is broken and why the rule exists.
 //
 //  1. JSON: Dump returns one JSON object of at most [perdure.MaxDump] bytes that
-//     means the same after it was decoded and encoded again, and a dep that
-//     loads it dumps the same.
+//     means the same after decoding and encoding it, and a dep that loads it dumps
+//     the same.
 //  2. Cold start: a dep that was never loaded works, and Load accepts {} and
 //     unknown keys.
 //  3. Pure dump: Dump changes nothing, returns the same bytes again, and can be

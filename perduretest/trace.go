@@ -39,9 +39,9 @@ type recording struct {
 // sequence, its time since the first entry in whole seconds, its kind, its run
 // with the epoch of the worker that wrote it, its path, and its content. Ids are
 // replaced by short stable names, and hashes and stacks are omitted, so that two
-// runs of one flow have the same trace, unless branches of a group came in a
+// runs of one flow have the same trace, unless branches of a group committed in a
 // different order. After a wait between two attempts, which is random, the time is
-// ~.
+// shown as ~.
 func Trace(ctx context.Context, s store.Store, thread string) (string, error) {
 	all, err := recordings(ctx, s)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Principal is who makes a request.
+// Principal is the caller of a request.
 type Principal struct {
 	Tenant  string
 	Subject string      // recorded as the author of what the caller does
-	User    string      // limits the caller to the threads and memory of this user, and acts as them; "" means all of the tenant
+	User    string      // limits the caller to the threads and memory of this user, in whose name it acts; "" means the whole tenant
 	Groups  []string    // an ask for group:NAME may be answered by its members
 	Scopes  []api.Scope // what the caller may do
 	Expires time.Time   // zero: never
@@ -96,10 +96,10 @@ func (p *Principal) checkNew() error {
 	return p.check()
 }
 
-// Authenticator finds out whom a bearer token stands for. Its error matches
-// api.ErrUnauthorized for an invalid token, which is answered with 401. Any other
-// error says why it cannot tell, such as a database that is away: it is logged, and
-// the caller gets 503 (unavailable) with Retry-After.
+// Authenticator finds out whose bearer token a request has. For an invalid token its
+// error matches api.ErrUnauthorized, and the response is 401. Any other error, such as
+// an unreachable database, is logged, and the response is 503 (unavailable) with
+// Retry-After.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (*Principal, error)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Call is a request whose caller has been admitted.
+// Call is a request that has been admitted.
 type Call struct {
 	// Runtime is limited to the caller's tenant and, if the caller acts for one
 	// user, to that user's threads.
@@ -72,9 +72,9 @@ func (c *Call) MayRead() error {
 	return nil
 }
 
-// Last makes the request one that stays open until something happens: it counts
-// as a stream until leave is called. The returned context ends, with the cause,
-// when the server stops or the caller may no longer make the request.
+// Last marks the request as one that stays open until something happens: it counts as
+// a stream until leave is called. The returned context ends, with the cause, when the
+// server stops or the caller may no longer make the request.
 func (c *Call) Last(ctx context.Context) (lasting context.Context, leave func(), err error) {
 	done, err := c.s.admitStream(c)
 	if err != nil {

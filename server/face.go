@@ -22,7 +22,7 @@ type Route struct {
 	// Scope is what the caller needs. A route with api.ScopeAny checks the scopes of the
 	// token itself, or leaves that to the operations that it calls by [Call.Transport].
 	Scope api.Scope
-	// Events makes an error an event for clients that ask for a stream.
+	// Events sends an error as an event to clients that ask for a stream.
 	Events bool
 	// Serve handles an admitted request. An error that it returns before it has
 	// written anything becomes a problem.

@@ -20,9 +20,9 @@ type Limits struct {
 	Streams int
 	// Requests are all other requests.
 	Requests int
-	// Bytes are those of bodies, of what is read of threads, and of responses
-	// until they have been read. Requests up to 32 KiB do not count. Event streams
-	// and pages of events hold one event at a time.
+	// Bytes is the size of request bodies, of threads that are being read, and of
+	// responses that clients have not read yet. Requests up to 32 KiB do not count.
+	// Event streams and pages of events hold one event at a time.
 	Bytes int64
 }
 

@@ -92,9 +92,9 @@ type scrape struct {
 	c   *Call
 }
 
-// Collector returns what GET /metrics shows of the server, without what it shows of the
-// process, for exporters such as that of package otel/otlp. It also works when the store
-// does not answer: the other metrics are needed most then.
+// Collector returns the metrics that GET /metrics shows, except those of the process, for
+// exporters such as that of package otel/otlp. It also works when the store does not
+// answer, since the other metrics are most needed then.
 func (s *Server) Collector() prometheus.Collector {
 	return scrape{context.Background(), s, &Call{Runtime: s.rt, Who: nobody, s: s}}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Quota bounds what a tenant may have in all servers of a store together. 0 means
-// no bound.
+// Quota limits what a tenant may have, in all servers of a store together. 0 means no
+// limit.
 type Quota struct {
 	// Threads are all threads that were not erased.
 	Threads int64

@@ -34,9 +34,9 @@ var _ Quotas = (*quotaFile)(nil)
 //	{"acme": {"threads": 100000, "bytes": 50000000000, "runs": 500},
 //	 "trial": {"threads": 100, "starts": 10, "streams": 5}}
 //
-// What a tenant's object does not name is as for all other tenants; 0 is no bound.
-// Changes take effect within a second. While the file is missing or invalid, the
-// quotas that it last had remain, and log, if it is not nil, is told.
+// Quotas that a tenant's object does not name are those of all other tenants; 0 means no
+// limit. Changes take effect within a second. While the file is missing or invalid, the
+// last valid quotas remain, and this is logged to log unless it is nil.
 func QuotaFile(path string, log *slog.Logger) (Quotas, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -66,8 +66,8 @@ func (m *Metrics) expect(flows []string) {
 	}
 }
 
-// Handler serves the metrics of a process that works on the runs of a runtime without a
-// server, and those of the process itself. It does not ask who reads them.
+// Handler serves the metrics of a process that executes the runs of a runtime without a
+// server, and those of the process itself. It does not authenticate readers.
 func (m *Metrics) Handler(rt *perdure.Runtime) http.Handler {
 	m.expect(rt.Flows())
 	mux := http.NewServeMux()

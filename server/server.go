@@ -20,8 +20,8 @@ type Options struct {
 	// Auth says who may do what. If it is nil, anyone whom Local lets in may do
 	// anything.
 	Auth Authenticator
-	// Local returns why a request is refused if there is no Auth: an error that
-	// matches api.ErrUnauthorized. Nil lets everyone in.
+	// Local decides about requests if there is no Auth: to refuse one, it returns an
+	// error that matches api.ErrUnauthorized. If Local is nil, everyone is let in.
 	Local func(*http.Request) error
 	// Hosts are the names by which the server may be called, besides those of this
 	// machine itself: localhost and loopback addresses. "*" allows any.
@@ -32,7 +32,7 @@ type Options struct {
 	// Logger receives one line for each request that failed because of the server.
 	// The default discards it.
 	Logger *slog.Logger
-	// Version is shown by stats.
+	// Version is the version of the program, which stats shows.
 	Version string
 	// MaxBody is the size of the largest JSON body in bytes; 0 means 4 MiB.
 	MaxBody int64
@@ -179,9 +179,9 @@ func (s *Server) routes() {
 	}
 }
 
-// Close tells all readers of streams to reconnect later, and refuses new ones.
-// Call it before http.Server.Shutdown, which waits for them, and before the store is
-// closed: if there are quotas, it leaves there what has been started.
+// Close tells all readers of streams to reconnect later, and refuses new ones. Call it
+// before http.Server.Shutdown, which waits for them, and before the store is closed: if
+// there are quotas, Close stores the latest counts of starts for other servers.
 func (s *Server) Close() {
 	s.once.Do(func() {
 		close(s.stop)

@@ -71,9 +71,8 @@ const (
 // A token is given as the SHA-256 of its text in hex, or as the "secret" itself,
 // of at least 20 bytes, in a file that nobody else can read. With "user" in place
 // of a subject it is limited to that user's threads. Changes take effect within a
-// second. Neither the file nor its folder may be writable by others. While the
-// file is missing or invalid, the tokens that it last had remain valid, and the
-// server logs that.
+// second. Neither the file nor its folder may be writable by others. While the file is
+// missing or invalid, the last valid tokens remain valid, and the server logs this.
 func TokenFile(path string) (Authenticator, error) {
 	f := &tokenFile{path: path, log: slog.New(slog.DiscardHandler)}
 	f.refresh()

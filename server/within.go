@@ -11,18 +11,18 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Transport returns a transport for requests to the API by which a face answers a
-// request, for a client whose address is any. They are made in this process in the
-// caller's name, and are checked, limited and counted like all others. In their
-// favour the request itself gives up what it holds of the limits: a face calls
-// Transport when it has read the body.
+// Transport returns a transport with which a face makes requests to the API to answer
+// r, whatever address the client uses. They stay in this process, are made in the
+// caller's name, and are checked, limited and counted like all others. In return r
+// gives up its own share of the limits, so a face calls Transport after it has read the
+// body.
 func (c *Call) Transport(r *http.Request) http.RoundTripper {
 	c.load.handOver()
 	return &within{c: c, r: r}
 }
 
-// Flows describes the flows that can be started here. It is not to be changed, and is
-// the same slice each time.
+// Flows describes the flows that can be started here. It returns the same slice each
+// time, which must not be modified.
 func (c *Call) Flows() []api.FlowInfo { return c.s.flows() }
 
 // describeFlows returns a function that describes the flows of the server once.

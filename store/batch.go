@@ -32,20 +32,20 @@ type Write struct {
 
 	// Optional says that the batch does not depend on this write. Optional writes
 	// are made in order, up to the first whose cell is not at version Prev: that
-	// one and those after it are skipped.
+	// write and all later ones are skipped.
 	Optional bool
 
-	// Made, if not nil, is set to the version that the cell has after a batch that
-	// succeeded, if the driver knows it, which saves its writer a read. A cell whose
-	// optional write was skipped may have another one.
+	// Made, if not nil, is set to the version of the cell after a successful batch, if
+	// the driver knows it, which saves the writer a read. If an optional write was
+	// skipped, the cell may have another version.
 	Made *Version
 
-	// Quiet says that nobody waits for this write: a Watcher need not be woken by it.
+	// Quiet says that nobody waits for this write: it need not wake watchers.
 	Quiet bool
 }
 
-// Heard yields the names whose watchers a batch that succeeded wakes, as if all of its
-// writes were made. It is for authors of drivers.
+// Heard yields the names whose watchers a successful batch wakes, as if all of its writes
+// were made. It is for authors of drivers.
 func (b Batch) Heard(yield func(name string) bool) {
 	if b.Journal != "" && !yield(b.Journal) {
 		return
@@ -57,9 +57,8 @@ func (b Batch) Heard(yield func(name string) bool) {
 	}
 }
 
-// Tell sets what the writes of a batch that succeeded have asked to be told, given the
-// versions of the cells after them, "" of one that is not known. It is for authors of
-// drivers.
+// Tell sets the Made fields of a successful batch's writes to the new versions of their
+// cells, which are "" where they are not known. It is for authors of drivers.
 func (b Batch) Tell(versions []Version) {
 	for i, w := range b.Cells {
 		if w.Made != nil && !w.Remove {
@@ -82,17 +81,17 @@ func (e *CellConflict) Unwrap() error { return e.Err }
 
 // Batcher is the upgrade of stores that can append and write cells in one
 // commit. Unlike other upgrades it is asserted on the outermost store only: a
-// batch that went past a wrapper would not be sealed, observed or counted. So a
-// wrapper implements it over the store inside. If that store does not have it,
+// batch that bypassed a wrapper would not be sealed, observed or counted. So a
+// wrapper implements it on top of the store inside. If that store is not a Batcher,
 // the wrapper returns errors.ErrUnsupported for every batch, even an invalid one.
 type Batcher interface {
 	// AppendBatch appends the entries and makes the writes, all or none,
 	// durably, and returns the sequence of the last entry. A reader that sees
 	// one of them sees all that are not optional.
 	//
-	// Its errors are those of Append. If the journal does not end at After it
-	// returns ErrConflict, whatever the cells hold; if a required cell is not
-	// at its version, a *CellConflict. Optional writes never fail it.
+	// Its errors are those of Append. If the journal does not end at After, it
+	// returns ErrConflict, whatever the cells hold; if a required cell is not at
+	// its version, it returns a *CellConflict. Optional writes never make it fail.
 	AppendBatch(ctx context.Context, b Batch) (last uint64, err error)
 }
 
@@ -150,7 +149,7 @@ func CheckBatch(b Batch) error {
 // If s is not a Batcher, AppendWith writes the required cells one after the other
 // in the order of the batch, then appends, then makes the optional writes. A crash
 // or an error in between may leave required cells without the entries. So a
-// required cell should be a hint of what is about to be appended.
+// required cell should only hint at what is about to be appended.
 func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -12,9 +12,9 @@ type Counter interface {
 	Count(ctx context.Context, prefix string) (int, error)
 }
 
-// Count returns how many cells of a store have a key that begins with prefix. It
-// lists them if the store is not a Counter, and then returns those that are intact with
-// ErrCorrupt if some are not.
+// Count returns how many cells of a store have a key that begins with prefix. If the
+// store is not a Counter, Count lists the cells; if some are damaged, it then returns the
+// number of intact ones and ErrCorrupt.
 func Count(ctx context.Context, s Store, prefix string) (n int, err error) {
 	if c, ok := As[Counter](s); ok {
 		if n, err = c.Count(ctx, prefix); err == nil {

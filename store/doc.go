@@ -35,7 +35,7 @@
 //   - Where a store has [Batcher], the entries of a batch and its required cells
 //     are all there or none, for readers too; the journal is checked before the
 //     cells, and optional cells never fail the batch.
-//   - Drop can be repeated. Afterwards the name returns ErrDropped for ever,
+//   - Drop can be repeated. Afterwards the name returns ErrDropped forever,
 //     through every handle.
 //   - The versions of a cell never repeat, even across Delete and re-creation.
 //   - Journals and List are in bytewise order, can be resumed after any name,
@@ -48,7 +48,7 @@
 //     or escapes from the store; journals and cells have separate names.
 //   - Handles on one URL see each other's writes. If an engine allows only one
 //     process, its handles share the engine and other processes get ErrLocked.
-//   - A cancelled context leaves no half write.
+//   - A cancelled context leaves no partial write.
 //   - A full disk or a failing sync is an error, never a success, and poisons
 //     the handle of a driver that writes to a disk itself: every later write
 //     through it is ErrPoisoned, even after the disk has recovered. [Reopen]
@@ -72,6 +72,7 @@
 // than 200 lines; package kvstore makes a store out of a key-value engine.
 //
 // A wrapper implements [Store] and [Wrapper]. [As] finds upgrades that the wrapper
-// does not implement in the store inside, except [Batcher] and [Unsynced]: a write
-// that went past the wrapper would not be sealed, observed or counted.
+// does not implement in the store inside, except [Batcher], [Transactor] and
+// [Unsynced]: a write that bypassed the wrapper would not be sealed, observed or
+// counted.
 package store

@@ -45,8 +45,8 @@ func DurabilityOf(s Store) Durability {
 	return None
 }
 
-// Weak is the upgrade of stores that can say why they are not of class [Power], for
-// people who could change it.
+// Weak is the upgrade of stores that can tell an operator why they are not of class
+// [Power].
 type Weak interface {
 	// Weakness says what makes acknowledged writes less durable, and what to change,
 	// "" for class Power.

@@ -16,7 +16,7 @@ var (
 	// ErrNotFound: there is no such cell.
 	ErrNotFound = errors.New("store: not found")
 
-	// ErrDropped: the journal was dropped; its name stays unusable for ever.
+	// ErrDropped: the journal was dropped; its name can never be used again.
 	ErrDropped = errors.New("store: journal was dropped")
 
 	// ErrTooLarge: an entry, append or value exceeds the limit.
@@ -59,8 +59,8 @@ var (
 	// one process only.
 	ErrLocked = errors.New("store: locked by another process")
 
-	// ErrBusy: another program has kept the store's lock, or a transaction that
-	// is in the way, for too long. Try again once it is over.
+	// ErrBusy: another program has held the store's lock, or kept a transaction
+	// open that is in the way, for too long. Try again once it is done.
 	ErrBusy = errors.New("store: another program is in the way")
 
 	// ErrBackup: another backup of the store is in progress, see [Backuper].

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// SharedFolder at the end of the URL of a store in files, as in
-// sqlite:app.db?shared-folder, allows a new store to be created in a folder that
+// SharedFolder, at the end of the URL of a store in local files, as in
+// sqlite:app.db?shared-folder, allows creating a new store in a folder that
 // CheckFolder refuses.
 const SharedFolder = "?shared-folder"
 

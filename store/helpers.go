@@ -22,8 +22,8 @@ import (
 // ctx is not [Patient], or when the handle became useless: a later reader of the
 // journal will find the entries there or not.
 //
-// The first entry must differ from every other one that may be appended to this
-// journal, for example by a random id in it: that is how it is recognised.
+// The first entry must differ from every other entry that may be appended to this
+// journal, for example by containing a random id: AppendOnce recognises it by that.
 func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -118,12 +118,12 @@ func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entr
 	return all, nil
 }
 
-// Update replaces the value of a cell with a function of it, and tries again until
-// no other writer interferes. Change is given the current cell, whose Version is
-// "" if there is none, and returns the new value, or an error to stop.
+// Update changes the value of a cell by calling change, and tries again until no other
+// writer interferes. Change is given the current cell, whose Version is "" if there is
+// none, and returns the new value, or an error to stop.
 //
-// While the store is being opened again, Update retries for some seconds, or with
-// a [Patient] context until it ends. If the outcome of a Put is open nevertheless,
+// While the store is being reopened, Update retries for some seconds or, with a
+// [Patient] context, until the context ends. If the outcome of a Put is still open,
 // Update returns its error: the change may or may not have happened, and a caller
 // whose change can safely be made twice may call Update again.
 func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]byte, error)) (Cell, error) {

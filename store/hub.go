@@ -8,7 +8,7 @@ import (
 
 // Hub is a Watcher and a Caster within one process, for drivers to embed: the
 // driver calls Wake after each write, and Stop when its handle is closed.
-// Handles that share an engine also share their news: see Share.
+// Handles that share an engine wake each other's watchers: see Share.
 type Hub struct {
 	bus  *hubBus
 	done chan struct{} // closed by Stop
@@ -22,7 +22,7 @@ type hubBus struct {
 	listeners map[string]map[*hubListener]struct{} // by topic
 }
 
-// NewHub returns a hub with news of its own.
+// NewHub returns a hub that is not connected to others.
 func NewHub() *Hub {
 	return &Hub{done: make(chan struct{}), bus: &hubBus{
 		watchers:  map[string]map[*hubWatcher]struct{}{},
@@ -31,8 +31,8 @@ func NewHub() *Hub {
 	}}
 }
 
-// Share returns another hub with the same news, for a further handle: what one
-// hub wakes or casts reaches the loops of all, and each is stopped separately.
+// Share returns a hub for another handle, connected to this one: what one hub wakes or
+// casts reaches the loops of both, but each is stopped separately.
 func (h *Hub) Share() *Hub {
 	return &Hub{done: make(chan struct{}), bus: h.bus}
 }
@@ -84,8 +84,8 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// Watching reports whether there are any watchers, for drivers for which looking
-// for changes is expensive.
+// Watching reports whether there are any watchers, for drivers that find it expensive
+// to look for changes.
 func (h *Hub) Watching() bool {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()

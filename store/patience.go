@@ -17,8 +17,8 @@ func Patient(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patientKey{}, true)
 }
 
-// OutOfPatience reports whether to give up on a call that a store has been failing
-// since the given time. It is for loops that repeat such calls.
+// OutOfPatience reports whether to give up on a call that has been failing since the
+// given time. It is for loops that repeat such calls.
 func OutOfPatience(ctx context.Context, since time.Time) bool {
 	return ctx.Value(patientKey{}) == nil && time.Since(since) > patience
 }

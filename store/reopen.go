@@ -14,24 +14,24 @@ import (
 // after a call has returned ErrPoisoned, so that a program continues once a full
 // disk has space again. Ctx is for the first opening, whose error is returned.
 //
-// The store is a [Notifier]: it tells when writes begin to fail, or the engine
+// The store is a [Notifier]: it reports when writes begin to fail, or the engine
 // cannot be reached, and when writes succeed again.
 //
 // The call that met the failure returns ErrUnavailable and may have happened.
 // The next call opens the engine again, and others wait for that, each until
 // its own context ends. If the engine cannot be opened, and for a moment after
 // each try (100 ms, growing to 1 s until a write succeeds), writes return
-// ErrUnavailable at once and have not happened; reads use the old handle as far
-// as it works. An ErrUnavailable matches what caused it, such as ErrFull, but none
-// of the errors that say something about the call.
+// ErrUnavailable at once and have not happened; reads use the old handle as long as it
+// works. An ErrUnavailable also matches its cause, such as ErrFull, but none of the
+// errors that say something about the call.
 //
 // The old handle is closed after the new one was opened, when the last call that
 // uses it has returned: the engine has to allow two handles in a process. Loops
 // over Watch and Listen continue on the new handle, and each Watch then yields
-// once. What Unwrap returns is valid until the next opening.
+// once. The store that Unwrap returns is valid until the next opening.
 //
-// Reopen is for engines that keep what they hold: a memory store that is opened
-// again is empty.
+// Reopen is for engines that keep their data: a memory store that is opened again is
+// empty.
 func Reopen(ctx context.Context, open func(context.Context) (Store, error)) (Store, error) {
 	s, err := open(ctx)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Transactor is the upgrade of stores that keep their journals in a database in
-// which a program has tables of its own: a transaction writes rows there and
-// appends to a journal, all or none. Like [Batcher] it is asserted on the
-// outermost store only, and a wrapper implements it over the store inside; if that
-// does not have it, Begin returns errors.ErrUnsupported.
+// Transactor is the upgrade of stores in a database in which the program can have
+// tables of its own: a transaction writes rows there and appends to a journal, all or
+// nothing. Like [Batcher] it is asserted on the outermost store only, and a wrapper
+// implements it on top of the store inside; if that store is not a Transactor, Begin
+// returns errors.ErrUnsupported.
 type Transactor interface {
-	// Begin starts a transaction. When ctx ends before Commit has begun to make
-	// it durable, it is rolled back, even while a statement runs. Writes through
-	// the same handle may wait until it is over, so it is to be short.
+	// Begin starts a transaction. If ctx ends before Commit has begun to make the
+	// transaction durable, it is rolled back, even while a statement runs. Writes
+	// through the same handle may wait for it to end, so keep it short.
 	//
-	// If native is not nil, Begin joins the transaction that it is, which the
-	// program has begun on the same database and will end itself: see [Join]. A
-	// driver that cannot do so returns errors.ErrUnsupported.
+	// If native is not nil, it is a transaction that the program has begun on the
+	// same database and will end itself, and Begin joins it: see [Join]. A driver
+	// that cannot do so returns errors.ErrUnsupported.
 	Begin(ctx context.Context, native any) (Tx, error)
 }
 
@@ -29,19 +29,18 @@ type Transactor interface {
 // has ended. Its methods may be called from any goroutine, one at a time, except
 // for Rollback.
 type Tx interface {
-	// Native returns what the driver's package gives to user code, by which it
-	// writes rows in the transaction. It wraps nothing: what is written there does
-	// not pass through wrappers.
+	// Native returns the value with which user code writes rows in the transaction;
+	// its type depends on the driver. These writes do not pass through wrappers.
 	Native() any
 
 	// Put writes a cell in the transaction, with the conditions of Store.Put.
-	// After ErrConflict the transaction is as it was. Any other error says
-	// nothing about the cell, because the transaction is over.
+	// ErrConflict leaves the transaction as it was. Any other error says nothing
+	// about the cell, because the transaction is over.
 	Put(ctx context.Context, key string, value []byte, prev Version) (Version, error)
 
 	// Commit appends the entries, makes the writes of a batch and commits, with
 	// the conditions of Batcher.AppendBatch. After ErrConflict, including a
-	// *CellConflict, the transaction is as it was, and Commit may be called again.
+	// *CellConflict, the transaction is unchanged, and Commit may be called again.
 	//
 	// ErrRolledBack and the definite errors of Append mean that nothing was
 	// written. ErrRolledBack that also matches ErrUnavailable means that the engine
@@ -60,16 +59,16 @@ func Begin(ctx context.Context, s Store) (Tx, error) {
 	return Join(ctx, s, nil)
 }
 
-// Join returns a Tx that writes in a transaction of the program, of the type that
-// Native of the driver's own has. It never commits: Commit appends, and what was
-// written is there if and only if the program commits. Rollback, and any error but
-// ErrConflict, undoes what was written through the Tx, and leaves the rest of the
-// transaction as it is, unless the connection is lost and all of it with that. A
-// transaction of another database is ErrInvalid. If s is no Transactor or its
-// driver cannot join, Join returns errors.ErrUnsupported.
+// Join returns a Tx that writes in a transaction of the program, a value of the type
+// that Native returns for the driver's own transactions. It never commits: Commit only
+// appends, and the program's commit decides whether anything is kept. Rollback, and any
+// error except ErrConflict, undoes what was written through the Tx and leaves the rest
+// of the transaction as it is, unless the connection is lost and everything with it. A
+// transaction of another database is ErrInvalid. If s is not a Transactor or its driver
+// cannot join, Join returns errors.ErrUnsupported.
 //
 // Until the program ends its transaction, others that write the same cells wait for
-// it. Soon after it has committed, watchers are woken as by any other write.
+// it. Soon after the commit, watchers are woken as by any other write.
 func Join(ctx context.Context, s Store, native any) (Tx, error) {
 	if t, ok := s.(Transactor); ok {
 		return t.Begin(ctx, native)
@@ -83,10 +82,10 @@ func RolledBack(cause error) error { return fmt.Errorf("%w: %w", ErrRolledBack, 
 
 // CommitTx commits a transaction of s and finds out what became of it, as
 // [AppendOnce] does for an append. It returns nil if the entries are in the
-// journal, exactly once, and so all that was written in the transaction is
-// durable. After ErrConflict the transaction is as it was; after every other
-// error it is over. ErrUnknown means that the outcome is open: a later reader of
-// the journal will find the entries there or not, and the rows likewise.
+// journal, exactly once, so that everything written in the transaction is durable.
+// After ErrConflict the transaction is unchanged; after any other error it is over.
+// ErrUnknown means that the outcome is open: later readers will find both the entries
+// and the rows, or neither.
 func CommitTx(ctx context.Context, s Store, tx Tx, b Batch) (uint64, error) {
 	last, err := tx.Commit(ctx, b)
 	switch {

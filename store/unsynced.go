@@ -4,13 +4,13 @@ import "context"
 
 // Unsynced is the upgrade of stores that can write a cell without waiting for the
 // disk. Like [Batcher] it is asserted on the outermost store only, so a wrapper
-// implements it over PutUnsynced of the store inside.
+// implements it by calling PutUnsynced on the store inside.
 type Unsynced interface {
 	// PutUnsynced is Put for values that need not survive a power failure, such
-	// as a sign of life. The write is visible to all at once and survives the
-	// process. After a power failure the cell is as this write or an earlier
-	// one left it, with the version of that write. It is never torn, and never
-	// older than the last write of it by Put, Delete or a batch.
+	// as a heartbeat. The write is visible to everyone at once and survives the
+	// process. After a power failure the cell is as this write or an earlier one
+	// left it, with the version of that write. It is never torn, and never older
+	// than its last write by Put, Delete or a batch.
 	PutUnsynced(ctx context.Context, key string, value []byte, prev Version) (Version, error)
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wrapper is a store around another. Upgrades that the wrapper does not implement
-// itself are found in the store inside.
+// Wrapper is a store around another. [As] finds upgrades that the wrapper does not
+// implement in the store inside.
 type Wrapper interface {
 	Unwrap() Store
 }
@@ -33,9 +33,9 @@ func As[T any](s Store) (T, bool) {
 type Watcher interface {
 	// Watch yields immediately, and again whenever a journal or cell whose name
 	// begins with prefix may have changed since the last yield, through any
-	// handle or process; a change made elsewhere may take up to PollInterval
-	// to be seen, or a second where others usually announce theirs and one did
-	// not. Changes are coalesced, the last is never lost, and a yield may be for
+	// handle or process. Seeing a change made elsewhere may take up to
+	// PollInterval, or a second if the store relies on announcements and one was
+	// lost. Changes are coalesced, the last is never lost, and a yield may be for
 	// nothing. The loop ends when ctx ends or the store is closed.
 	Watch(ctx context.Context, prefix string) iter.Seq[struct{}]
 }
@@ -43,8 +43,8 @@ type Watcher interface {
 // PollInterval is how often Watch polls a store that cannot notify it.
 const PollInterval = 200 * time.Millisecond
 
-// Watch calls Watcher.Watch if s has it; otherwise it yields immediately and then
-// every PollInterval. Reading from the last seen sequence in the body of the loop
+// Watch calls Watcher.Watch if s is a Watcher; otherwise it yields immediately and then
+// every PollInterval. Reading after the last seen sequence in the body of the loop
 // misses nothing:
 //
 //	for range store.Watch(ctx, s, journal) {
@@ -73,9 +73,9 @@ type Caster interface {
 	// Cast sends a message to the listeners of a topic.
 	Cast(ctx context.Context, topic string, message []byte) error
 	// Hear calls hear with each message of a topic until ctx ends or the store is
-	// closed: one at a time, in order for each sender, and not after it has
+	// closed: one at a time, in order for each sender, and never after Hear has
 	// returned. The sender may be waiting for hear, which must return soon and
-	// not call the store. The message is valid until then.
+	// not call the store. The message is valid until hear returns.
 	Hear(ctx context.Context, topic string, hear func(message []byte))
 }
 
@@ -97,10 +97,10 @@ func Hear(ctx context.Context, s Store, topic string, hear func(message []byte))
 	}
 }
 
-// Attentive is the upgrade of a Caster that does not hear other handles at once.
+// Attentive is the upgrade of a Caster that takes time to begin hearing other handles.
 type Attentive interface {
-	// Attend returns when Hear hears what other handles cast from then on, or when
-	// ctx ends.
+	// Attend returns once Hear receives everything that other handles cast from then
+	// on, or when ctx ends.
 	Attend(ctx context.Context)
 }
 
@@ -114,8 +114,8 @@ func Attend(ctx context.Context, s Store) {
 // listenBuffer is how many messages a loop over Listen may lag before it loses some.
 const listenBuffer = 256
 
-// Listen yields the messages that Hear hears. A loop that is slow misses some, and
-// never slows a sender.
+// Listen yields the messages that Hear receives. A slow loop misses some, but never
+// slows down a sender.
 func Listen(ctx context.Context, s Store, topic string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		ctx, cancel := context.WithCancel(ctx)

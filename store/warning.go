@@ -2,11 +2,11 @@ package store
 
 import "context"
 
-// Warning is something about the engine of a store that its operator should mend,
-// although the store works.
+// Warning is a problem of a store's engine that its operator should fix, although the
+// store works.
 type Warning struct {
 	Kind   string `json:"kind"`   // one of the Warn constants
-	Detail string `json:"detail"` // what it is; it may name machines
+	Detail string `json:"detail"` // what is wrong; it may name machines
 	Fix    string `json:"fix"`    // what to do
 }
 
@@ -14,19 +14,19 @@ type Warning struct {
 const (
 	WarnNode  = "node"  // a server that keeps a copy of the store is down
 	WarnSpace = "space" // there is little space left, or none
-	WarnNews  = "news"  // processes do not hear at once what others write
+	WarnNews  = "news"  // processes do not learn at once what others write
 )
 
 // WarningKinds are all kinds of warnings.
 var WarningKinds = []string{WarnNode, WarnSpace, WarnNews}
 
-// Warner is the upgrade of stores that ask their engine how it is.
+// Warner is the upgrade of stores that can check the condition of their engine.
 type Warner interface {
 	Warnings(ctx context.Context) ([]Warning, error)
 }
 
-// Warnings returns what the engine of s should be mended for; nothing if s does not
-// implement Warner.
+// Warnings returns the problems of s's engine, or nothing if s does not implement
+// Warner.
 func Warnings(ctx context.Context, s Store) ([]Warning, error) {
 	if w, ok := As[Warner](s); ok {
 		return w.Warnings(ctx)

@@ -21,10 +21,10 @@ import (
 var (
 	// ErrNotFound: the user has given no such credential.
 	ErrNotFound = perdure.Coded("agent-no-credential", errors.New("agent: there is no such credential"))
-	// ErrUnsealed: there is no key to seal credentials with, so none is kept.
+	// ErrUnsealed: there is no key to seal credentials with, so none are kept.
 	ErrUnsealed = perdure.Coded("agent-unsealed", errors.New("agent: credentials are only kept sealed"))
-	// ErrOpen: a credential is there and cannot be opened, because its key is missing
-	// or wrong here, or because it is damaged. The log says which key.
+	// ErrOpen: a credential exists but cannot be opened, because its key is missing
+	// or wrong here, or because it is damaged. The log says which key it needs.
 	ErrOpen = perdure.Coded("agent-unopened", errors.New("agent: a credential cannot be opened"))
 	// ErrInvalid: a credential is not valid, or a run may not change it.
 	ErrInvalid = perdure.Coded("agent-credential", errors.New("agent: bad credential"))
@@ -37,22 +37,22 @@ const maxSecret = 64 << 10
 // sealed in a cell of the store: by the store if it is sealed (see package
 // store/seal), else with the keys in the environment variable PERDURE_KEYS, in
 // the form of [github.com/perdure/perdure/store/seal.ParseRing], bound to the
-// tenant, user and name. A key is made once, and all processes get the same:
+// tenant, user and name. Make a key once, and give the same one to all processes:
 //
 //	echo "2026-11:$(openssl rand -base64 32)"
 //
-// With neither, none is kept, and giving one is [ErrUnsealed]. The runtime writes
-// secrets into no journal, event or error.
+// With neither, no credential is kept, and Give returns [ErrUnsealed]. The runtime
+// never writes secrets into journals, events or errors.
 type Credentials struct{ shelf *shelf.Shelf }
 
-// Of returns the credentials of a runtime's tenant, for use outside of runs: in
-// a run, Give and Forget are ErrInvalid.
+// Of returns the credentials of a runtime's tenant, for use outside runs: inside a
+// run, Give and Forget return ErrInvalid.
 func Of(rt *perdure.Runtime) *Credentials {
 	return &Credentials{shelf.Of(rt, shelf.Credential)}
 }
 
-// Give keeps a secret of a user under a name, replacing an earlier one. By is who
-// gives it, and is kept too.
+// Give stores a secret of a user under a name, replacing an earlier one. By is the
+// person who gives it, and is stored too.
 func (c *Credentials) Give(ctx context.Context, user, name, secret, by string) error {
 	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot give one", ErrInvalid)
@@ -117,21 +117,21 @@ func (c *Credentials) List(ctx context.Context, user string) ([]string, error) {
 // is for the functions of tools, see agent.Needs, and can be called anywhere in a
 // run.
 //
-// A secret that cannot be opened is [ErrOpen]. A tool that returns it fails the run,
-// which can be retried once the key is back; the model does not see it.
+// If a secret cannot be opened, Secret returns [ErrOpen]. A tool that returns this error
+// fails the run, which can be retried once the key is back; the model does not see it.
 //
-// A secret of at least 4 bytes is removed from what a tool that read it reports:
-// the text of its output, its errors, panics and their stacks, its progress and
-// other deltas. It is found as it is, in upper or lower case, escaped for JSON,
-// Go, HTML or a URL, in hex, and in base64 of any kind, also as part of what was
-// encoded, such as user:secret. Where flow code or a plain step read it, it is
-// removed from the errors, panics and deltas of the run.
+// A secret of at least 4 bytes is removed from everything that a tool reports after
+// reading it: the text of its output, its errors, panics and their stacks, its progress
+// and other deltas. It is found verbatim, in upper or lower case, escaped for JSON, Go,
+// HTML or a URL, in hex, and in any kind of base64, even as part of a longer encoded
+// text such as user:secret. If flow code or a plain step reads it, it is removed from
+// the errors, panics and deltas of the run.
 //
-// That is a safety net, not a wall. It does not find a secret that is cut into
+// This is a safety net, not a wall. It does not find a secret that is cut into
 // pieces (lines, several deltas), compressed, encrypted, hashed, reversed or
-// spelled in another way. It does not look at media, files, the state, what a
-// step other than a tool's returns, events of [perdure.Emit], or the program's own
-// logs. None of these may hold the secret, or what it can be read from.
+// spelled in another way. It does not look at media, files, the state, the results of
+// steps other than tool calls, events of [perdure.Emit], or the program's own logs.
+// None of these may contain the secret, or anything from which it can be read.
 func Secret(ctx context.Context, name string) (string, error) {
 	c, user, err := here(ctx)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 
 const redacted = scrub.Mark
 
-// Redacted is a text that does not show: printed, logged or encoded as JSON it
-// is "[redacted]". It holds a secret in a config or a client. Make one with
-// [Redact].
+// Redacted hides a text: printed, logged or encoded as JSON it is "[redacted]". Use it
+// to hold a secret in a config or a client. Make one with [Redact].
 type Redacted struct{ text *string } // printed as an address where no method is called
 
 // Redact hides a text.

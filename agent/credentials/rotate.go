@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/store/seal"
 )
 
-// Keys counts the credentials of all tenants of a runtime's store by the id of the
-// key of PERDURE_KEYS that seals them. Those of a sealed store are sealed by that, and
-// not counted.
+// Keys counts the credentials of all tenants in a runtime's store by the id of the key
+// of PERDURE_KEYS that seals them. In a sealed store the store itself seals credentials,
+// and they are not counted.
 func Keys(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
 	counts := map[string]int{}
 	for v, err := range Of(rt).shelf.Everywhere(ctx, "") {
@@ -31,8 +31,8 @@ func Keys(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
 	return counts, nil
 }
 
-// Mismatched counts the credentials whose key is in PERDURE_KEYS, by its id, but with
-// other bytes than it had when it sealed them, so that they cannot be opened.
+// Mismatched counts the credentials that cannot be opened because PERDURE_KEYS has
+// another key under the id of the one that sealed them.
 func Mismatched(ctx context.Context, rt *perdure.Runtime) (map[string]int, error) {
 	c, counts := Of(rt), map[string]int{}
 	keys, err := environmentKeys()
@@ -68,14 +68,14 @@ func keyOf(raw json.RawMessage) string {
 // Ring returns the keys of PERDURE_KEYS, or ErrUnsealed if there are none.
 func Ring() (*seal.Ring, error) { return environmentKeys() }
 
-// Rotate seals the credentials of all tenants with the first key of PERDURE_KEYS. It
-// looks at up to so many after the one called after, beginning with "", and returns
-// the last one as next, "" if there are no more. It can be interrupted and repeated
-// while credentials are given, read and forgotten.
+// Rotate seals the credentials of all tenants with the first key of PERDURE_KEYS. Each
+// call looks at up to most credentials that come after the one named by after, which is
+// "" at first. It returns the last one as next, or "" if there are no more. Rotate can be
+// interrupted and repeated while credentials are given, read and forgotten.
 //
-// A credential from an earlier version does not name its tenant, which it is bound
-// to. Rotate tries the given ones. Of those that it cannot rotate the error says how
-// many there are; it rotates the others.
+// A credential from an earlier version does not name the tenant that it is bound to, so
+// Rotate tries the given tenants. The error says how many credentials it could not
+// rotate; it rotates the others.
 func Rotate(ctx context.Context, rt *perdure.Runtime, after string, most int, tenants ...string) (next string, rotated int, err error) {
 	c := Of(rt)
 	keys, err := environmentKeys()

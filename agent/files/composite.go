@@ -11,10 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Composite joins several backends in one tree: at["/memory"] keeps what is
-// below "/memory" and sees its own paths without that prefix; rest keeps
-// everything else. The longest prefix of whole names counts: "/memory.md" is not
-// below "/memory".
+// Composite joins several backends in one tree: at["/memory"] keeps the files below
+// "/memory" and sees their paths without that prefix; rest keeps everything else. The
+// longest prefix of whole names counts: "/memory.md" is not below "/memory".
 func Composite(at map[string]FS, rest FS) FS {
 	c := &compositeFS{rest: rest}
 	for prefix, f := range at {

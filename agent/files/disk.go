@@ -18,13 +18,13 @@ import (
 )
 
 // Disk keeps files in a folder of the machine, which is created when the first
-// one is written. They are not forked or rewound with the thread: what a step did
+// file is written. They are not forked or rewound with the thread: what a step did
 // to them stays, and every thread that uses the folder sees it. Nothing outside
 // the folder is read or written: links are refused, as is everything that is not
 // a plain file. (A hard link is a plain file, and is followed if someone puts one
-// there.) Names that some system does not take, such as "a:b", "nul" or "end.",
-// are refused too. Writing replaces a file as a whole, so that readers see the
-// old text or the new one. Created is not known.
+// there.) Names that some systems do not accept, such as "a:b", "nul" or "end.",
+// are refused too. Writing replaces a file as a whole, so readers see either the
+// old text or the new one. File.Created is not set.
 func Disk(root string) FS { return diskFS{root} }
 
 type diskFS struct{ root string }

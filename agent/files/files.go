@@ -1,6 +1,6 @@
 // Package files keeps the text files of agents: in the thread's state, in a
 // folder on disk, in the owner's memory, or in a database of your own.
-// agent.Options.Files gives an agent one of these, with tools to use it. The
+// agent.Options.Files gives an agent files, with tools to use them. The
 // package may import perdure and agent/memory; package agent builds on it.
 package files
 
@@ -52,7 +52,7 @@ var (
 	ErrNotFound = perdure.Coded("agent-no-file", errors.New("agent: no such file"))
 	// ErrPath: no file can have the path, or it leads through a file.
 	ErrPath = perdure.Coded("agent-path", errors.New("agent: bad path"))
-	// ErrNotText: the file is not UTF-8 text, or larger than [MaxSize].
+	// ErrNotText: the file is not UTF-8 text, or is larger than [MaxSize].
 	ErrNotText = perdure.Coded("agent-not-text", errors.New("agent: not a text that can be a file"))
 )
 
@@ -113,7 +113,7 @@ func sortByPath(all []File) {
 }
 
 // InState reports whether a path is kept in the thread's state: a change there
-// commits with the step that makes it. Elsewhere it happens at least once.
+// commits with the step that makes it. Elsewhere a change happens at least once.
 func InState(f FS, path string) bool {
 	s, ok := f.(stateful)
 	return ok && s.inState(path)
@@ -121,8 +121,8 @@ func InState(f FS, path string) bool {
 
 type stateful interface{ inState(path string) bool }
 
-// Replace replaces every occurrence of old in a file. In the thread's state
-// that costs the change, not the whole text.
+// Replace replaces every occurrence of old in a file. In the thread's state only the
+// change is written, not the whole text.
 func Replace(ctx context.Context, f FS, path, old, new string) error {
 	if r, ok := f.(replacer); ok {
 		return r.replace(ctx, path, old, new)

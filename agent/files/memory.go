@@ -12,8 +12,8 @@ import (
 
 // Memory keeps files in the memory of the thread's owner, see [memory.Here], in
 // its namespace "files" or a part of that: all threads of the user share them.
-// They outlive the thread and are not forked or rewound with it. A file has at
-// most about 120 KiB. Like writes, reads belong in leaf steps.
+// They outlive the thread and are not forked or rewound with it. A file can have up to
+// about 120 KiB. Reads, like writes, belong in leaf steps.
 func Memory(part ...string) FS {
 	return Shared(memoryShelf{slices.Concat([]string{"files"}, part)})
 }

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is the longest path, in bytes. It leaves room for what a backend puts
-// before a path.
+// MaxPath is the length of the longest path, in bytes. It leaves room for a prefix
+// that a backend adds.
 const MaxPath = 400
 
-// Clean returns a path as backends take it. What could mean different things to
-// different systems is refused, not guessed at.
+// Clean returns a path in the form that backends accept. Paths that could mean
+// different things to different systems are refused.
 func Clean(p string) (string, error) {
 	switch {
 	case !utf8.ValidString(p):
@@ -38,7 +38,7 @@ func Clean(p string) (string, error) {
 	return p, nil
 }
 
-// CleanFile is [Clean] for the path of a file, which the root is not.
+// CleanFile is [Clean] for the path of a file. It refuses the root.
 func CleanFile(p string) (string, error) {
 	c, err := Clean(p)
 	switch {

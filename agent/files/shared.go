@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Shelf keeps JSON values by key where threads share them. It is what [Shared]
-// needs of a database of yours, and it decides who shares what. Keys are paths of
-// files, of at most [MaxPath] bytes.
+// Shelf keeps JSON values by key where threads share them. Implement it on a database
+// of your own to use it with [Shared]; the implementation decides who shares what. Keys
+// are paths of files, of at most [MaxPath] bytes.
 type Shelf interface {
 	// Get returns a value and whether there is one.
 	Get(ctx context.Context, key string) ([]byte, bool, error)
@@ -26,9 +26,9 @@ type Shelf interface {
 }
 
 // Shared keeps files on a shelf that threads share. They outlive the thread and
-// are not forked or rewound with it: what a step did to them stays. Of two
-// threads that write a file at the same time, the last one wins. A file is one
-// value, so that the shelf's limit of a value is that of a file.
+// are not forked or rewound with it: what a step did to them stays. If two threads
+// write a file at the same time, the last write wins. A file is one value, so the
+// shelf's limit for values applies to files.
 func Shared(s Shelf) FS { return sharedFS{s} }
 
 type sharedFS struct{ shelf Shelf }

@@ -29,10 +29,9 @@ func stateText(p string) perdure.Text { return perdure.NewText(textPrefix + p) }
 
 func infoOf(p string) perdure.State[stateInfo] { return perdure.NewState[stateInfo](infoPrefix + p) }
 
-// State keeps files in the state of the thread. They are forked and rewound
-// with it. A change commits with the step that makes it, and costs in the
-// journal what it changes, not the size of the file. All agents of a thread see
-// the same files.
+// State keeps files in the state of the thread. They are forked and rewound with it.
+// A change commits with the step that makes it, and only the changed text goes into the
+// journal, not the whole file. All agents of a thread see the same files.
 func State() FS { return stateFS{} }
 
 type stateFS struct{}
@@ -160,7 +159,7 @@ func (stateFS) List(ctx context.Context, dir string) ([]File, error) {
 }
 
 // At returns the files in the state of a thread, with their texts, ordered by
-// path. [perdure.Runtime.StateAt] returns the state, now or at any time before.
+// path. [perdure.Runtime.StateAt] returns the state, now or at any earlier time.
 func At(state map[string]json.RawMessage) ([]File, error) {
 	var all []File
 	for _, key := range slices.Sorted(maps.Keys(state)) {

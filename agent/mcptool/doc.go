@@ -11,16 +11,16 @@
 //
 // # Tools
 //
-// [Server.Tools] asks the server for its tools, when the program starts:
+// [Server.Tools] asks the server for its tools; call it when the program starts:
 //
 //	tools, err := shop.Tools(ctx)
 //
 // Models know them as shop_refund and so on, the server's name first, so that
 // two servers can have tools of the same name. Characters that models do not
-// take become _, and names that are too long end with a hash. Two tools that
-// would get the same name are an error. So are a list without end, a schema
-// that is not that of an object or that could be checked forever, and a pattern
-// in Only or With that matches nothing: a rule with a typo protects nobody.
+// accept become _, and names that are too long end with a hash. Two tools that
+// would get the same name are an error. So are an endless list, a schema that does
+// not describe an object or might never finish checking, and a pattern in Only or
+// With that matches nothing: a rule with a typo protects nobody.
 //
 // # Resuming
 //
@@ -29,8 +29,8 @@
 // server. But a tool that is gone cannot be called any more, and one whose
 // description has changed is another tool to the model. To always have the same
 // tools, keep the list: [Server.List] returns values that can be written to a file
-// as JSON and embedded, and [Server.Declare] makes tools of them without asking the
-// server. That also serves servers that cannot be asked at the start because each
+// as JSON and embedded, and [Server.Declare] makes tools from them without asking the
+// server. This also helps with servers that cannot be asked at the start because each
 // user has a login of their own, and it keeps out descriptions that nobody has
 // read.
 //
@@ -43,8 +43,8 @@
 //	shop.With("add_*", mcptool.NoApproval())
 //	shop.With("refund", agent.WithApproval(agent.Approval{Who: []string{"ann"}}))
 //
-// What a server says about its tools is as trustworthy as the server. One that
-// calls a tool both read-only and destructive is not believed.
+// What a server says about its tools is only as trustworthy as the server. If it
+// calls a tool both read-only and destructive, the tool counts as destructive.
 //
 // # Calls
 //
@@ -58,17 +58,17 @@
 //
 //	ErrUnreachable  it was not sent               marked perdure.NotDone
 //	ErrRefused      the server did not run it     marked perdure.NotDone
-//	ErrFailed       the server failed in it       unknown
+//	ErrFailed       the server failed during it   unknown
 //	ErrLost         it was sent, no result came   unknown
 //
-// An HTTP server that no longer knows the session, because it was restarted, is
-// greeted again, and the call that it refused is sent once more. It says so with a
-// 404, or with a 400 that it also gives to a ping in that session.
+// If an HTTP server no longer knows the session, because it was restarted, a new
+// session is opened, and the call that the server refused is sent once more. The
+// server says so with a 404, or with a 400 that it also gives to a ping in that session.
 //
-// A call whose outcome is unknown is never sent again by this package: the
-// tool's Retry does so, or, for one that is at most once, a person or its
-// Reconcile decides. A server that knows [MetaKey] can tell a repeated call by
-// its key. When the context ends, the server is told to cancel the call.
+// This package never repeats a call whose outcome is unknown: the tool's Retry does
+// so or, for an at-most-once tool, a person or its Reconcile decides. A server that
+// knows [MetaKey] can recognise a repeated call by its key. When the context ends, the
+// server is told to cancel the call.
 //
 // What the tool itself reports as an error is its output, which the model
 // reads. Images, sounds and files become media; links become text; structured

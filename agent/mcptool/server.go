@@ -72,42 +72,40 @@ type Options struct {
 	// an error.
 	MaxMessage int
 
-	// Env is what a command gets as its environment besides PATH, HOME, LANG,
-	// TMPDIR and the like: nothing else is inherited.
+	// Env is the environment of a command besides PATH, HOME, LANG, TMPDIR and the
+	// like: nothing else is inherited.
 	Env map[string]string
 	// Dir is the working directory of a command.
 	Dir string
 
-	// Headers are sent with every request of HTTP.
+	// Headers are sent with every HTTP request.
 	Headers map[string]string
 	// Login is the credential whose secret is sent as a bearer token with every
-	// request of HTTP. All tools of the server need it.
+	// HTTP request. All tools of the server need it.
 	Login agent.Credential
-	// Token returns the bearer token of whom the context belongs to; nil is the
-	// secret of Login, if there is one. It is for tokens that come from
-	// elsewhere, such as the environment. Users with other tokens never share a
-	// session.
+	// Token returns the bearer token to use for a context; nil means the secret of
+	// Login, if there is one. It is for tokens that come from elsewhere, such as the
+	// environment. Users with different tokens never share a session.
 	Token func(ctx context.Context) (string, error)
-	// Client sends the requests of HTTP; nil is one of its own. Its Jar and
-	// CheckRedirect are not used.
+	// Client sends HTTP requests; nil means a client of the server's own. Its Jar
+	// and CheckRedirect are not used.
 	Client *http.Client
 }
 
 // Ask says which tools need approval.
 type Ask string
 
-// The choices. A server says of its tools what they do, and nothing makes it
-// tell the truth: trust those whose authors you trust.
+// The choices. They rely on what a server says about its tools, which may not be true:
+// use servers whose authors you trust.
 const (
-	AskUnlessReadOnly Ask = ""            // all but those that say that they change nothing
-	AskDestructive    Ask = "destructive" // those that do not say that they only add, or change nothing
+	AskUnlessReadOnly Ask = ""            // all tools, except those said to change nothing
+	AskDestructive    Ask = "destructive" // all tools, except those said to change nothing or only to add
 	AskAlways         Ask = "always"
 	AskNever          Ask = "never"
 )
 
-// Command returns a server that is a program and speaks over its standard input
-// and output. It is started on first use, and again on the next use after it
-// ended.
+// Command returns a server that is a program and speaks over its standard input and
+// output. It is started on first use and, if it has ended, again on the next use.
 func Command(name, cmd string, args ...string) *Server {
 	s := newServer(name)
 	s.cmd, s.args = cmd, slices.Clone(args)
@@ -213,9 +211,9 @@ func (s *Server) check() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the connections and the program, if one runs, with everything
-// that it started in its process group. Calls that run fail; later ones fail
-// with [ErrClosed].
+// Close ends the connections and, if it is running, the program with everything that it
+// started in its process group. Calls in progress fail; later ones fail with
+// [ErrClosed].
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -19,14 +19,14 @@ import (
 	"github.com/perdure/perdure/internal/schema"
 )
 
-// Info is what a server says about a tool. Its JSON can be kept in a file, so
-// that an agent's tools stay as someone has read them; see [Server.Declare].
+// Info is what a server says about a tool. Its JSON can be kept in a file, so that an
+// agent's tools stay as they were when someone reviewed them; see [Server.Declare].
 type Info struct {
-	Name        string          `json:"name"` // at the server
+	Name        string          `json:"name"` // on the server
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"`             // of its arguments; an object
-	ReadOnly    bool            `json:"readOnly,omitempty"` // it says that it changes nothing
-	Additive    bool            `json:"additive,omitempty"` // it says that it destroys nothing
+	ReadOnly    bool            `json:"readOnly,omitempty"` // the server says that the tool changes nothing
+	Additive    bool            `json:"additive,omitempty"` // the server says that the tool destroys nothing
 }
 
 // Limits of a list of tools.
@@ -37,8 +37,8 @@ const (
 	maxSchema      = 256 << 10
 )
 
-// List asks the server for its tools and returns those that the options choose,
-// in the order of their names.
+// List asks the server for its tools and returns those that the options select, sorted
+// by name.
 func (s *Server) List(ctx context.Context) ([]Info, error) {
 	tools, err := s.list(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 
 // Declare returns a tool of the server without asking it, so that the agent has
 // the same tools wherever and whenever it runs. The options come after those of
-// With. Mistakes in it are reported when an agent with it runs.
+// With. Mistakes in info are reported when an agent with the tool runs.
 func (s *Server) Declare(info Info, opts ...agent.ToolOption) agent.Tool {
 	all := []agent.ToolOption{agent.Timeout(s.opts.Timeout)}
 	if s.asks(info) {

@@ -13,13 +13,13 @@ import (
 
 // ListOptions of [Memory.List].
 type ListOptions struct {
-	Query string // only values with all of these words in their key or texts, whatever their case
+	Query string // only values with all of these words in their key or texts, ignoring case
 	After string // cursor of the last item seen
 	Limit int    // maximum number; 0 means all
 }
 
-// List yields the values in a namespace and below it, in a stable order without
-// meaning. An error is the last thing yielded.
+// List yields the values in a namespace and below it, in a stable but arbitrary order.
+// Nothing follows an error.
 func (m *Memory) List(ctx context.Context, ns Namespace, o ListOptions) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		ns, err := m.enter(ctx, ns)
@@ -50,9 +50,9 @@ func (m *Memory) List(ctx context.Context, ns Namespace, o ListOptions) iter.Seq
 // maxScan is the number of values that a search looks at.
 const maxScan = 10_000
 
-// Search returns the values in a namespace and below it that fit a query best:
-// those with most of its words in their key or texts, newer ones first among
-// equals. Without words it returns the newest.
+// Search returns the values in a namespace and below it that fit a query best: those
+// with the most of its words in their key or texts and, among equals, newer ones first.
+// If the query has no words, it returns the newest.
 func (m *Memory) Search(ctx context.Context, ns Namespace, query string, limit int) ([]*Item, error) {
 	type hit struct {
 		*Item

@@ -21,12 +21,12 @@ import (
 
 // Errors of memory. They also match when read back from the journal.
 var (
-	// ErrNotFound: nothing is kept under the key, or its time is over.
+	// ErrNotFound: there is no value under the key, or it has expired.
 	ErrNotFound = perdure.Coded("agent-no-memory", errors.New("agent: nothing is remembered there"))
 	// ErrConflict: the value is not the expected one, see [ConflictError].
 	ErrConflict = perdure.Coded("agent-memory-conflict", errors.New("agent: the memory was changed"))
-	// ErrNamespace: a namespace or key is not valid, or a run reached for a
-	// namespace that is not its owner's.
+	// ErrNamespace: a namespace or key is not valid, or a run used a namespace that is
+	// not its owner's.
 	ErrNamespace = perdure.Coded("agent-namespace", errors.New("agent: bad namespace"))
 )
 
@@ -61,22 +61,22 @@ func User(user string, part ...string) Namespace {
 	return append(Namespace{"user", user}, part...)
 }
 
-// Memory holds values beyond threads, each under a namespace and a key and with
-// a version. It is not forked, rewound or erased with a thread: [Memory.Clear]
-// erases.
+// Memory holds values that outlive threads, each under a namespace and a key and with
+// a version. They are not forked, rewound or erased with a thread: use [Memory.Clear]
+// to erase them.
 //
-// A value has at most 128 KiB of JSON. No text of it, of its key or of its
-// namespace appears in a name in the store.
+// A value can have up to 128 KiB of JSON. Names in the store contain no text of the
+// value, its key or its namespace.
 type Memory struct {
 	shelf *shelf.Shelf
 	home  Namespace // that it is confined to
 	inRun bool
 }
 
-// Of returns the memory of a runtime's tenant, or of the user that the runtime
-// is limited to ([perdure.Runtime.User]), for use outside of runs. In the leaf
-// steps of a run it reaches every user too, so a model must not choose the
-// namespace there; see [Here].
+// Of returns the memory of a runtime's tenant, or of the user that the runtime is
+// limited to ([perdure.Runtime.User]), for use outside runs. It also works in the leaf
+// steps of a run, where it reaches every user, so a model must not choose the namespace
+// there; see [Here].
 func Of(rt *perdure.Runtime) *Memory {
 	m := &Memory{shelf: shelf.Of(rt, shelf.Memory)}
 	if user := m.shelf.User(); user != nil {
@@ -89,9 +89,9 @@ func Of(rt *perdure.Runtime) *Memory {
 // run, such as the function of a tool. Namespaces other than the owner's are
 // ErrNamespace, whatever the model says.
 //
-// Memory is outside of the thread. A step that runs again after a crash reads
-// what is there then, and puts again what it put before; with the same value and
-// options that changes nothing if nobody else has written meanwhile.
+// Memory is outside the thread. A step that runs again after a crash reads what memory
+// holds then, and puts again what it put before; with the same value and options, that
+// changes nothing unless someone else has written in the meantime.
 func Here(ctx context.Context) (*Memory, error) {
 	place, err := perdure.Here(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (i *Item) Decode(v any) error { return json.Unmarshal(i.Value, v) }
 
 // PutOptions of [Memory.Put].
 type PutOptions struct {
-	Version string        // to replace; "" means any
+	Version string        // the version to replace; "" means any
 	Create  bool          // fail if a value exists
 	TTL     time.Duration // after which the value is forgotten; 0 means never
 }
@@ -157,7 +157,7 @@ func (m *Memory) enter(ctx context.Context, ns Namespace) (Namespace, error) {
 	return ns, nil
 }
 
-// Put keeps a value, anything that encodes as JSON, and returns its version.
+// Put stores a value, anything that encodes as JSON, and returns its version.
 func (m *Memory) Put(ctx context.Context, ns Namespace, key string, value any, o PutOptions) (string, error) {
 	ns, err := m.enter(ctx, ns)
 	if err != nil {
@@ -197,7 +197,7 @@ func (m *Memory) Get(ctx context.Context, ns Namespace, key string) (*Item, erro
 	return newItem(item), nil
 }
 
-// Delete forgets a value, of the given version unless that is "". Deleting a
+// Delete removes a value if it has the given version, or if version is "". Deleting a
 // missing value is not an error.
 func (m *Memory) Delete(ctx context.Context, ns Namespace, key, version string) error {
 	ns, err := m.enter(ctx, ns)
@@ -207,7 +207,7 @@ func (m *Memory) Delete(ctx context.Context, ns Namespace, key, version string) 
 	return shelfError(ns, key, m.shelf.Delete(ctx, ns, key, store.Version(version)))
 }
 
-// Clear forgets everything in a namespace and below it.
+// Clear removes everything in a namespace and below it.
 func (m *Memory) Clear(ctx context.Context, ns Namespace) error {
 	ns, err := m.enter(ctx, ns)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package archivetest checks that a place keeps what package archive asks of one.
-// It may import package archive.
+// Package archivetest checks that a place meets the contract of package archive. It may
+// import package archive.
 package archivetest
 
 import (

@@ -9,7 +9,7 @@
 // the prefix, and s3:ListBucket on the bucket.
 //
 // With the classes GLACIER and DEEP_ARCHIVE an object has to be thawed before it can
-// be read: reading one is [archive.ErrThawing], with the command that asks for it. An
+// be read: reading it returns [archive.ErrThawing], which names the command for that. An
 // object is written in the bucket's own class, read back, and then copied to such a
 // class by the service.
 //
@@ -58,8 +58,9 @@ type Options struct {
 	// AccessKey, SecretKey and SessionToken identify the user, see the package
 	// comment for the defaults.
 	AccessKey, SecretKey, SessionToken string
-	// Patience is how long the service may be silent, and ten times that where it copies
-	// an object; 0 means 30 seconds. Then the error is archive.ErrUnavailable.
+	// Patience is how long the service may be silent before a request fails with
+	// archive.ErrUnavailable; 0 means 30 seconds. Copying an object may take ten times
+	// as long.
 	Patience time.Duration
 }
 

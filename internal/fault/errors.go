@@ -359,8 +359,8 @@ func CheckMetadataSize(metadata map[string]string) error {
 	return nil
 }
 
-// StaleError says where a thread is that was to be at another sequence: see
-// Note.IfSeq and the other fields of that name. It matches ErrStale.
+// StaleError reports that a thread is not at the required sequence: see Note.IfSeq
+// and the other fields of that name. It matches ErrStale.
 type StaleError struct {
 	Thread string
 	Seq    uint64 // of its last entry; 0: there is no such thread
@@ -472,9 +472,9 @@ func IfDropped(name string, err error) error {
 
 // QuotaError says which quota a tenant has used up. It matches ErrQuota.
 type QuotaError struct {
-	Quota string        // threads, bytes, runs, starts, streams or running bulk jobs
-	Limit int64         // what the tenant may have
-	Retry time.Duration // after which it may have room again; 0 if time does not help
+	Quota string        // threads, bytes, runs, starts, streams, running bulk jobs, or schedules
+	Limit int64         // the maximum
+	Retry time.Duration // after which there may be room again; 0 if time does not help
 	Help  string        // what to do
 }
 

@@ -158,6 +158,7 @@ type Config struct {
 	MaxPayload int32
 	NoJS       bool
 	MaxStore   int64
+	Log        string // a file; "" is none
 	Settings   string // in the syntax of the server's configuration files
 	User       string // with the password "secret"; the user "system" is of the system account
 }
@@ -183,10 +184,19 @@ func Launch(c Config) (*Node, error) {
 	return n, n.Start()
 }
 
-// StartCluster starts three servers, each of which is a process.
+// StartCluster starts three servers, each of which is a process. If the test fails, it
+// shows the end of their logs.
 func StartCluster(tb testing.TB, c Config) []*Node {
 	tb.Helper()
 	nodes, err := LaunchCluster(tb.TempDir(), c)
+	tb.Cleanup(func() {
+		for _, n := range nodes {
+			if log, err := os.ReadFile(n.Log); tb.Failed() && err == nil {
+				lines := strings.Split(string(log), "\n")
+				tb.Logf("%s:\n%s", n.Log, strings.Join(lines[max(0, len(lines)-100):], "\n"))
+			}
+		}
+	})
 	for _, n := range nodes {
 		tb.Cleanup(n.Kill)
 	}
@@ -205,7 +215,7 @@ func LaunchCluster(dir string, c Config) (nodes []*Node, err error) {
 	for i, port := range ports {
 		c := c
 		c.Name, c.Cluster, c.Routes = fmt.Sprint("node", i), port, ports
-		c.Dir = filepath.Join(dir, c.Name)
+		c.Dir, c.Log = filepath.Join(dir, c.Name), filepath.Join(dir, c.Name+".log")
 		n, err := Launch(c)
 		if nodes = append(nodes, n); err != nil {
 			return nodes, err
@@ -320,6 +330,7 @@ func init() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	s.ConfigureLogger()
 	go s.Start()
 	if !s.ReadyForConnections(30 * time.Second) {
 		fmt.Println("not ready")
@@ -341,7 +352,7 @@ func init() {
 
 func options(c Config) *server.Options {
 	o := &server.Options{
-		ServerName: c.Name, Host: "127.0.0.1", Port: c.Port, NoSigs: true, NoLog: true,
+		ServerName: c.Name, Host: "127.0.0.1", Port: c.Port, NoSigs: true, NoLog: c.Log == "", LogFile: c.Log,
 		JetStream: !c.NoJS, StoreDir: c.Dir, SyncAlways: c.SyncAlways, MaxPayload: c.MaxPayload, JetStreamMaxStore: c.MaxStore,
 	}
 	if c.Settings != "" {

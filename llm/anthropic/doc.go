@@ -1,4 +1,4 @@
-// Package anthropic is Anthropic's Messages API as an [llm.Model].
+// Package anthropic is an [llm.Model] for Anthropic's Messages API.
 //
 //	var claude = anthropic.Model("claude-sonnet-4-5")
 //

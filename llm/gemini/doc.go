@@ -1,4 +1,4 @@
-// Package gemini is the Gemini API as an [llm.Model].
+// Package gemini is an [llm.Model] for the Gemini API.
 //
 //	var flash = gemini.Model("gemini-2.5-flash")
 //

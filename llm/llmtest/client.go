@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// Env is the environment variable that says what [Client] does: record, or
-// replay, which is also what it does without it.
+// Env is the environment variable that says what [Client] does: record, or replay, which
+// is the default.
 const Env = "PERDURE_LLMTEST"
 
 // Options of a recording.
 type Options struct {
-	Secrets   []string          // not to be written; those in headers are found anyway
+	Secrets   []string          // texts that must not be written; secrets in headers are found anyway
 	Transport http.RoundTripper // to the service, http.DefaultTransport if nil
 }
 

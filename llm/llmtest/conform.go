@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Run checks the rules that every model must follow. It asks the model all
-// kinds of requests, many times, and each must get a reply. Test the model of a
-// provider against a local server that answers every request with the same stream:
+// Run checks the rules that every model must follow. It sends the model all kinds of
+// requests, many times, and each must get a reply. Test the model of a provider
+// against a local server that answers every request with the same stream:
 //
 //	llmtest.Run(t, func(t *testing.T) llm.Model {
 //		server := httptest.NewServer(answersWithAStream)

@@ -49,23 +49,23 @@ func Key(key string) Option {
 	return func(c *Client) { c.key = func() string { return strings.TrimSpace(key) } }
 }
 
-// BaseURL sets the server, up to and with its version:
+// BaseURL sets the URL of the server, including the version:
 // "http://localhost:11434/v1". Without it the environment variable
-// OPENAI_BASE_URL is read for each request; without that too, it is OpenAI.
+// OPENAI_BASE_URL is read for each request; if that is empty too, OpenAI is used.
 func BaseURL(url string) Option {
 	return func(c *Client) { c.base = func() string { return url } }
 }
 
-// HTTPClient sets the client that makes the requests. Without it, it is a copy of
+// HTTPClient sets the client that makes the requests. The default is a copy of
 // [http.DefaultClient] that keeps more idle connections. A timeout of the client
 // limits the whole reply.
 func HTTPClient(client *http.Client) Option {
 	return func(c *Client) { c.http = client }
 }
 
-// Compatible says whether the server is a compatible one that may lack what
-// OpenAI has and have what OpenAI lacks. Without it, every server but OpenAI's
-// and Azure's is. Compatible(false) is for a proxy in front of OpenAI.
+// Compatible says whether the server is merely compatible: it may lack features of
+// OpenAI and have others. By default every server but OpenAI's and Azure's counts as
+// compatible. Compatible(false) is for a proxy in front of OpenAI.
 //
 // A compatible server is sent max_tokens instead of max_completion_tokens, needs
 // no key, gets its reasoning back, and may end a stream without saying so.
@@ -80,8 +80,8 @@ func foreign(host string) bool {
 }
 
 // Model returns the model with a name: "gpt-5", or whatever the server calls it.
-// It never fails, so that a package-level variable can hold it: wrong options and
-// a wrong environment are errors of each request.
+// It never fails, so that a package-level variable can hold it: each request reports
+// wrong options and a wrong environment.
 func Model(name string, opts ...Option) *Client {
 	c := &Client{name: name, compatible: foreign,
 		key:  func() string { return strings.TrimSpace(os.Getenv("OPENAI_API_KEY")) },

@@ -1,5 +1,5 @@
-// Package openai is OpenAI, and every server that speaks its chat completions,
-// as an [llm.Model]: Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek and others.
+// Package openai is an [llm.Model] for OpenAI's chat completions, and for every server
+// that speaks that protocol: Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek and others.
 //
 //	var model = openai.Model("gpt-5")
 //
@@ -16,8 +16,8 @@
 //
 //	local := openai.Model("qwen3", openai.BaseURL("http://localhost:11434/v1"))
 //
-// It does get the key from the environment, though, if there is one; Key("")
-// prevents that. No key appears in errors or in a printed Client.
+// If the environment has a key, however, that server is sent it; Key("") prevents that.
+// No key appears in errors or in a printed Client.
 //
 // # How a conversation is sent
 //

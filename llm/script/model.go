@@ -49,9 +49,9 @@ func Must(m *Model, err error) *Model {
 }
 
 // New returns a model that gives the replies, for tests in Go. A reply with a When
-// fits if that holds. Replies without one fit in turn: the first of them if the
-// request has no message of an assistant, the second if it has one, and so on. The
-// first reply that fits is given. Texts are used as they are, not as templates.
+// fits if that returns true. Replies without a When fit in turn: the first of them if
+// the request has no assistant message, the second if it has one, and so on. The first
+// reply that fits is given. Texts are used as they are, not as templates.
 func New(replies ...Reply) *Model {
 	m := &Model{name: "script", file: "script.New"}
 	turn := 0
@@ -148,8 +148,7 @@ func clone(r *llm.Request) llm.Request {
 }
 
 // Requests returns the last 256 requests that the model got in this process, oldest
-// first. What their parts point to is shared with the request and must not be
-// written to.
+// first. Their parts share memory with the originals and must not be modified.
 func (m *Model) Requests() []llm.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse reads a script in YAML or JSON. Its errors have the name, the line and
-// what to write instead.
+// Parse reads a script in YAML or JSON. Its errors say the name, the line and what to
+// write instead.
 func Parse(name string, data []byte) (*Model, error) {
 	p := &parser{file: name}
 	m := &Model{name: "script", file: name}

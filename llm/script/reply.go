@@ -15,7 +15,7 @@ import (
 // which may be left out.
 type Reply struct {
 	When  func(*llm.Request) bool // nil: in turn, see New
-	Times int                     // if over 0, only the first n times that it fits
+	Times int                     // if positive, the reply is used only so many times
 
 	Text      string
 	Pieces    []string // instead of Text, already cut

@@ -114,13 +114,11 @@ func (v *values) String() string {
 	return s
 }
 
-// Last returns the text of a request's last message as rules see it: for that of a
-// tool, the texts of all results since the last message of an assistant, one per
-// line.
+// Last returns the text of a request's last message as rules see it: for a tool
+// message, the texts of all results since the last assistant message, one per line.
 func Last(r *llm.Request) string { return valuesOf(r).last }
 
-// Turn returns how many messages of an assistant a request holds since the last
-// one of a user.
+// Turn returns how many assistant messages a request has after the last user message.
 func Turn(r *llm.Request) int { return valuesOf(r).turn }
 
 // LastContains returns a condition: the text of the last message contains s.

@@ -47,9 +47,9 @@ func (o *Options) addLogs(ctx context.Context, of *resource.Resource, to *otel.O
 	return nil
 }
 
-// SendMetrics sends what is collected, and what the process uses, to a collector every
-// minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds, until the function that it
-// returns is called, which sends it once more.
+// SendMetrics sends the collected metrics, and those of the process, to a collector every
+// minute, or every OTEL_METRIC_EXPORT_INTERVAL milliseconds. The returned function sends
+// them once more and stops.
 func SendMetrics(ctx context.Context, o Options, from prometheus.Collector) (stop func(context.Context) error, err error) {
 	if !o.sends("METRICS") {
 		return func(context.Context) error { return nil }, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/server/internal/foreign"
 )
 
-// Face returns the route. A trace is a thread or a run of it, a prompt an ask.
+// Face returns the route. A trace is a thread or one of its runs, and a prompt is an ask.
 func Face() server.Face {
 	return server.Face{{Pattern: "POST /resume", Scope: api.ScopeAnswer, Serve: resume}}
 }

@@ -5,12 +5,11 @@
 //
 //	server.New(rt, server.Options{Faces: []server.Face{mcpface.Face(mcpface.Options{})}})
 //
-// Tools are made from the operations of package api by a table with a line for each
-// (table.go), and each flow is a tool that starts a run and returns at once. A tool
-// calls the API as any client does, in the name of whoever calls the tool: there is
-// no other way from a tool to a thread, so that tokens, tenants, users, scopes and
-// limits apply as they do everywhere. Tools that the scopes of a token do not allow
-// are neither listed nor executed.
+// Tools are made from the operations of package api, by a table with a line for each
+// (table.go). Each flow is a tool too, which starts a run and returns at once. A tool
+// calls the API as any client does, in the name of the caller, and reaches threads in no
+// other way. So tokens, tenants, users, scopes and limits apply as they do everywhere.
+// Tools that the scopes of a token do not allow are neither listed nor executed.
 //
 // No call depends on a session or on an earlier one: any server of a store answers
 // it. A run does not depend on the call that started it, and a call with an

@@ -25,7 +25,7 @@ type Options struct {
 	// Docs holds pages of documentation, files that end with .md. Without it there
 	// are no tools to read them.
 	Docs fs.FS
-	// Logger receives what no caller is told. The default discards it.
+	// Logger receives errors that callers are not told. The default discards them.
 	Logger *slog.Logger
 	// Version is that of the program, for clients.
 	Version string
@@ -37,7 +37,8 @@ type Options struct {
 const maxAnswer = 16 << 20
 
 // Face returns the route of the protocol: POST /mcp, the transport called streamable
-// HTTP, without sessions. It needs a token of any scopes, which decide about tools.
+// HTTP, without sessions. It accepts a token with any scopes; these decide which tools
+// it may use.
 func Face(o Options) server.Face {
 	f := &face{options: o.complete(), servers: map[audience]*mcp.Server{}}
 	f.handler = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {

@@ -21,7 +21,7 @@ import (
 )
 
 // ServeIO speaks the protocol with the process at the other end of in and out until in
-// ends, which is not an error, or ctx does. Tools call the API by a client.
+// ends, which is not an error, or ctx ends. Tools call the API through c.
 func ServeIO(ctx context.Context, c *client.Client, in io.Reader, out io.Writer, o Options) error {
 	s := &local{options: o.complete(), client: c, silence: silence}
 	s.scopes(ctx)

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrInjected is the error of every failed call; an *[Error] says which call
-// failed. It is none of the definite errors of the contract: for all the caller
+// failed. It matches none of the definite errors of the contract: for all the caller
 // knows, the write may have happened.
 var ErrInjected = errors.New("faulty: injected failure")
 

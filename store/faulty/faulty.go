@@ -73,8 +73,8 @@ func (s *Store) Thaw() {
 }
 
 // OnCrash arranges for f to be called when the store crashes, before the call that
-// crashes it returns, or at once if it has already crashed. A test passes the
-// cancel function of what it runs, so that nothing outlives the crash.
+// crashes it returns, or at once if it has already crashed. A test passes the cancel
+// function of the code under test, so that nothing outlives the crash.
 func (s *Store) OnCrash(f func()) {
 	s.mu.Lock()
 	late := s.crashed != nil
@@ -256,9 +256,9 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 	return do(s, ctx, store.OpAppend, b.Journal, func() (uint64, error) { return s.batcher.AppendBatch(ctx, b) })
 }
 
-// Begin implements store.Transactor if the store inside does. It is no call of the
-// plan; a Put of the transaction is one, and Commit is an append. If either fails
-// before it has happened, the transaction is rolled back.
+// Begin implements store.Transactor if the store inside does. The plan does not see
+// it; it sees the Puts of the transaction, and Commit as an append. If one of these
+// fails before it has happened, the transaction is rolled back.
 func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if err := s.dead(); err != nil {
 		return nil, err

@@ -18,9 +18,8 @@ var _ store.Backuper = (*Store)(nil)
 // backupName is the folder of the store in a backup.
 const backupName = "store"
 
-// Backup implements store.Backuper. It holds up writes for a moment only, in which
-// the copy begins: from then on, whoever changes a file that is not copied yet
-// copies it first.
+// Backup implements store.Backuper. It holds up writes only for a moment, when the copy
+// begins. After that, a write to a file that has not been copied yet copies it first.
 func (s *Store) Backup(ctx context.Context, dir string) (string, error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err

@@ -7,11 +7,11 @@
 //
 // It suits one process with moderate traffic, data that you want to inspect with
 // cat, grep and jq, and backups by copying the folder of a closed store, or with
-// [Store.Backup] while it is open. A folder
-// belongs to one process at a time; handles within the process share it, and other
-// processes get store.ErrLocked. Keep it on a local disk: network file systems
-// differ in what their locks and syncs are worth. Each journal that was used takes
-// about half a kilobyte of memory until the last handle is closed.
+// [Store.Backup] while it is open. A folder belongs to one process at a time; handles
+// within the process share it, and other processes get store.ErrLocked. Keep it on a
+// local disk: network file systems differ in what their locks and syncs are worth.
+// Each journal that was used takes about half a kilobyte of memory until the last
+// handle is closed.
 //
 // Only the owner may access the files and folders of a store. In a folder without
 // a sticky bit to which everyone may write, no new store is created unless

@@ -51,16 +51,16 @@
 //
 // Every value carries a format and a checksum bound to its key. Damage, a lost
 // batch, a lost head that leaves batches, and values under the wrong key are all
-// detected and reported as ErrCorrupt. If an engine loses acknowledged writes in
-// such a way that what remains is consistent, that cannot be detected.
+// detected and reported as ErrCorrupt. If an engine loses acknowledged writes and what
+// remains is consistent, the loss cannot be detected.
 //
 // # What comes from the engine
 //
 // If the engine also implements store.Watcher, store.Caster, store.Durable or
-// store.Weak, so does the store. Without a Watcher, writes through the same handle wake at once,
-// and those of others are found by polling every store.PollInterval. Without a
-// Caster, messages reach only the same handle. There is no store.Batcher: a KV
-// writes one key at a time, so store.AppendWith makes its writes one after the
+// store.Weak, so does the store. Without a Watcher, writes through the same handle wake
+// watchers at once, and those of others are found by polling every store.PollInterval.
+// Without a Caster, messages reach only the same handle. There is no store.Batcher: a
+// KV writes one key at a time, so store.AppendWith makes its writes one after the
 // other.
 //
 // Poisoning is up to the engine: the error of a write is passed on, and an engine

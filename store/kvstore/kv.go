@@ -31,8 +31,8 @@ import (
 //     written during it is yielded exactly once. The body of the loop may call
 //     the engine.
 //   - Keys have 1 to MaxKey bytes from 0-9, a-v and the dash; prefix and after
-//     may also contain a z. Values have 1 to MaxValue bytes of any value, or
-//     Options.Pack bytes more, and come back as they were given.
+//     may also contain a z. Values have 1 to MaxValue bytes of any value, plus
+//     Options.Pack, and come back as they were given.
 //   - The engine does not retain the slices it is given or reuse those it
 //     returns, and all methods are safe for concurrent use.
 //   - Nothing else writes to these keys; an engine that is also used for other

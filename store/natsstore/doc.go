@@ -1,7 +1,7 @@
 // Package natsstore keeps a store in a stream of NATS JetStream, version 2.12 or later.
 // With three replicas it is a highly available store without a database: any number of
-// processes may have it open, and it goes on when a server is lost. It imports package
-// store and the client of NATS, never the server.
+// processes may have it open, and it keeps working when a server is lost. It imports
+// package store and the client of NATS, never the server.
 //
 //	s, err := natsstore.Open(ctx, "nats://app:secret@a.example,b.example,c.example", natsstore.Options{Replicas: 3})
 //
@@ -15,7 +15,7 @@
 //	stream     the name of the stream, perdure unless given
 //	prefix     the first token of its subjects, the stream's name unless given
 //	replicas   how many servers keep a new stream, 1 unless given
-//	storage    file, or memory for a new stream that nothing survives
+//	storage    file, or memory for a new stream that survives nothing
 //	existing   true: do not create a stream
 //	system     a URL with credentials of the system account, see Durability
 //	creds      a file with credentials; nkey: a file with a seed
@@ -34,10 +34,10 @@
 //
 // An append is one message, with all its entries, on the subject of its journal. The
 // server stores it only if that subject ends where the writer says, and so compares and
-// swaps. Concurrent appends are on their way at the same time, and each has its own
-// answer. An append with cells ([store.Batcher]), and a drop, are atomic batches: on a
-// server that is not part of a cluster each of them is first written to a folder of its
-// own and synced there, so they are far slower than appends.
+// swaps. Concurrent appends are sent without waiting for each other, and each gets its
+// own answer. An append with cells ([store.Batcher]), and a drop, are atomic batches: a
+// server that is not part of a cluster first writes each of them to a folder of its own
+// and syncs it there, so they are far slower than appends.
 //
 // The server may refuse a write although nothing has changed. After a refusal the driver
 // reads and decides by what it sees. A write that gets no answer is not repeated: the
@@ -58,25 +58,26 @@
 // stopped, may answer with an older state until it notices, which takes it some seconds.
 // Such a read cannot lead to a wrong write, because writes need the others.
 //
-// Each append has the places of the 32 before it, so that a reader gets 32 at a time,
-// from wherever it begins. Journals and List ask for all names with a prefix and sort
-// them: the server lists them in no order. A million names take tens of megabytes.
+// Each append records the positions of the 32 before it, so that a reader can fetch 32
+// at a time, wherever it begins. Journals and List ask for all names with a prefix and
+// sort them, since the server lists them in no order. A million names take tens of
+// megabytes.
 //
 // # Durability
 //
 // A server syncs its files every two minutes unless its sync_interval is always. So by
 // default an acknowledged write survives the death of the servers' processes, and the
 // durability is [store.Process]. It is [store.Power] if all servers that hold the stream
-// say that they always sync, for which Open needs the system account, or if the program
-// says so with [Options.SyncAlways]. The servers are asked once, at Open. A stream in
+// report that they always sync, for which Open needs the system account, or if the
+// program says so with [Options.SyncAlways]. The servers are asked once, at Open. A stream in
 // memory is [store.None].
 //
 // A stream whose settings would drop entries, such as max_age, is refused.
 //
 // # Watching
 //
-// After a write was acknowledged, a handle tells the others by a plain message of NATS.
-// A handle that misses it finds the write by polling within a second. Messages of
+// After a write was acknowledged, a handle tells the others with a plain NATS message. A
+// handle that misses it finds the write by polling within a second. Messages of
 // [store.Caster] are plain messages too, of up to the server's max_payload.
 //
 // # Erasure
@@ -85,9 +86,9 @@
 // in its files before it returns. The tombstone and the name stay. With replicas, the
 // servers' Raft logs keep the messages until they are compacted, and a replica that is
 // down overwrites them when it is back. An old version of a cell, and a deleted cell, are
-// unreadable at once, but their bytes stay until the server compacts the file: when it has
-// begun another one, 8 MB later, and less than half of the file is in use. Nothing asks
-// for that; a migration to another stream copies only what is in use, and the old stream
-// can be deleted then. Package seal makes all copies of a dropped journal unreadable to
-// anyone without the key ring, but not those of cells, which share one key.
+// unreadable at once, but their bytes stay until the server compacts the file: once it has
+// begun another one, 8 MB later, and less than half of the file is in use. A client cannot
+// ask for that; a migration to another stream copies only what is in use, and the old
+// stream can then be deleted. Package seal makes all copies of a dropped journal unreadable
+// to anyone without the key ring, but not those of cells, which share one key.
 package natsstore

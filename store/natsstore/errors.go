@@ -17,8 +17,8 @@ var (
 	// ErrLogin: the server does not accept the credentials.
 	ErrLogin = errors.New("natsstore: the server does not let this user in")
 
-	// ErrCertificate: no connection with TLS, since one side does not trust the
-	// other's certificate, or the server has none.
+	// ErrCertificate: a TLS connection is not possible, because one side does not
+	// trust the other's certificate or the server has none.
 	ErrCertificate = errors.New("natsstore: the server and this program do not trust each other")
 
 	// ErrRights: the user may not use a subject that the store needs.
@@ -27,8 +27,8 @@ var (
 	// ErrNoJetStream: the server or the account has no JetStream.
 	ErrNoJetStream = errors.New("natsstore: there is no JetStream")
 
-	// ErrSettings: the stream has settings with which it would lose entries, or
-	// lacks some that a store needs.
+	// ErrSettings: the stream has settings that would lose entries, or lacks
+	// settings that a store needs.
 	ErrSettings = errors.New("natsstore: the stream cannot hold a store")
 
 	// ErrNoStore: there is no stream, and Options.Existing is set.

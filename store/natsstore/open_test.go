@@ -1,6 +1,7 @@
 package natsstore_test
 
 import (
+	"crypto/rand"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func TestForeignStreams(t *testing.T) {
 		{"another subject", func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, c.Name+".other") }, natsstore.ErrSettings},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			name := fmt.Sprint("foreign", i)
+			name := fmt.Sprint("foreign", i, rand.Text()) // the server is shared, also by repeats
 			s := openURL(t, natstest.With(natstest.URL(t), "stream", name))
 			s.Close()
 			stream, err := js.Stream(t.Context(), name)

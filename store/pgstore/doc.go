@@ -14,7 +14,7 @@
 // and underscores, without a digit in front. Open creates the schema if it is missing,
 // for which the user needs the right CREATE on the database, or uses an empty one that
 // the user may create tables in. With ?existing=true it creates nothing. The database
-// has to be in UTF8, or in SQL_ASCII.
+// must use the encoding UTF8 or SQL_ASCII.
 //
 // A handle has up to 8 connections, however many runs there are, one more to listen
 // with, and one more for each step of package pgtx that is running.
@@ -33,11 +33,11 @@
 // pauses that grow to a second. Calls that need one wait for the outcome of such an
 // attempt, or for the end of their context.
 //
-// If the server's disk is full, a write returns [store.ErrFull], and what is there can
-// be read. If it is the disk of the WAL, the server stops: calls return
-// ErrUnavailable, and some also match ErrFull. Once there is room and the server is up,
-// workers go on by themselves. A server that had no room to recover has given up, and
-// has to be started again.
+// If the server's disk is full, a write returns [store.ErrFull], and reads still work.
+// If the WAL's disk is full, the server stops: calls return ErrUnavailable, and some
+// also match ErrFull. Once there is room and the server is up, workers continue by
+// themselves. A server that had no room to recover has given up, and must be started
+// again.
 //
 // Steps of package pgtx commit rows of the program together with their outcome, see
 // [store.Transactor]. Such a transaction has a connection of its own while it is
@@ -89,16 +89,16 @@
 //	  - runs has a row for each input that was queued: run, flow, status, times.
 //	  - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
 //
-// The column journal of each, a bytea, is the name of the thread's journal in the tables
-// below. It joins the views also where the thread is NULL.
+// The column journal of each view, a bytea, is the name of the thread's journal in the
+// tables. It can join the views even where the thread is NULL.
 //
-// Data that is encrypted or not JSON appears as NULL. In JSON with the escape \u0000,
-// for which PostgreSQL has no character, or with half of a surrogate pair, U+FFFD takes
-// the place of \u0000 and of escaped surrogates. In SQL_ASCII it takes the place of every
-// escape for a character that is not ASCII, in JSON that has one. The views and their columns are
-// stable; later versions may add to them. For a fork they show only what came after
-// its beginning: runs and asks that it shares with its parent appear there. Do not
-// write to the tables below the views.
+// Data that is encrypted or not JSON appears as NULL. If JSON contains the escape
+// \u0000, for which PostgreSQL has no character, or half of a surrogate pair, its
+// \u0000 and escaped surrogates are shown as U+FFFD. In SQL_ASCII so is every escape for
+// a character that is not ASCII. The views and their columns are stable; later versions
+// may add to them. For a fork they show only what came after its beginning: runs and
+// asks that it shares with its parent appear under the parent. Do not write to the
+// tables below the views.
 //
 // # Formats
 //

@@ -20,8 +20,8 @@ var (
 	// before, the error also matches store.ErrUnavailable.
 	ErrPassword = errors.New("pgstore: the server does not let this user in")
 
-	// ErrCertificate: there is no connection with TLS, since one side does not trust
-	// the other's certificate, or the server has no TLS. If there was one before, the
+	// ErrCertificate: a TLS connection is not possible, because one side does not trust
+	// the other's certificate or the server has no TLS. If it was possible before, the
 	// error also matches store.ErrUnavailable.
 	ErrCertificate = errors.New("pgstore: the server and this program do not trust each other")
 
@@ -36,8 +36,8 @@ var (
 	// ErrNoStore: the schema holds no store, and Options.Existing is set.
 	ErrNoStore = errors.New("pgstore: there is no store")
 
-	// ErrEncoding: the database is in an encoding that does not have every
-	// character, so that the views of a store could not show it.
+	// ErrEncoding: the encoding of the database lacks some characters, so that the
+	// views of a store could not show them.
 	ErrEncoding = errors.New("pgstore: the database is not in UTF8")
 
 	// ErrStarting: the server is starting, stopping or recovering, or a pooler

@@ -70,10 +70,10 @@ func (s *Store) identify(ctx context.Context, t *tx) (xid string, err error) {
 	return xid, nil
 }
 
-// OpenWrites returns the transactions that have written to the store, or are about
-// to, and have not ended: by their ids, words that say whose they are. One that is
-// not among them has ended, and its writes can be read. A transaction has an id more
-// for each of its savepoints, and keeps the ids when it is prepared.
+// OpenWrites returns the open transactions that have written to the store or are about
+// to, as a map from their ids to descriptions of their owners. A transaction that is not
+// in the map has ended, and its writes can be read. Each savepoint adds an id to its
+// transaction, and a prepared transaction keeps its ids.
 func (s *Store) OpenWrites(ctx context.Context) (map[string]string, error) {
 	open := map[string]string{}
 	err := s.query(ctx, s.sql(`WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)

@@ -15,20 +15,20 @@
 // of a cluster. A handle has up to 8 connections, and one more to listen with.
 //
 // With rediss: the connections are encrypted, and the server's certificate is checked.
-// &ca=FILE names the authority to trust, if it is not one of this machine's, and
+// &ca=FILE names the authority to trust, if this machine does not trust it already, and
 // &cert=FILE&key=FILE the client's own certificate, which a server demands unless it is
-// set to tls-auth-clients no. All of them are PEM.
+// set to tls-auth-clients no. All of them are PEM files.
 //
 // go-redis logs to standard error what calls return anyway, so importing this package
 // turns its log off for the whole program. redis.SetLogger turns it on again.
 //
 // # When not to use it
 //
-// Redis keeps all data in memory: threads that are to be kept for long cost memory for
-// long. It syncs its file at every write only if it is told to, and what it tells its
-// replicas is not acknowledged by them. A program that has PostgreSQL is better off
-// with pgstore, and one on a single machine with sqlitestore. This package is for those
-// who run Redis already, with its settings in their own hands.
+// Redis keeps all data in memory, so every thread costs memory for as long as it is
+// kept. It syncs its file at every write only if it is told to, and does not wait for its
+// replicas. A program that has PostgreSQL is better off with pgstore, and one on a single
+// machine with sqlitestore. This package is for those who already run Redis and control
+// its settings.
 //
 // # Durability
 //
@@ -46,16 +46,16 @@
 // Weakness says which it is. A server whose maxmemory-policy is not noeviction is
 // refused with ErrEvicts, since it would drop journals. A replica is refused too.
 //
-// None of this is about losing the server. Replication is asynchronous: a replica that
-// takes over, by hand, by Sentinel or in a cluster, may lack the last acknowledged writes,
-// which the command WAIT does not prevent either; min-replicas-to-write only bounds how
-// many. Nothing tells a handle of it: journals end earlier than they did, and runs
+// None of this covers the loss of the server. Replication is asynchronous: a replica that
+// takes over, by hand, by Sentinel or in a cluster, may lack the last acknowledged writes.
+// The command WAIT does not prevent that, and min-replicas-to-write only limits how many
+// are lost. A handle cannot notice it: journals end earlier than they did, and runs
 // continue from an earlier step, so that steps happen again. If that is not acceptable,
 // use pgstore with synchronous replicas. The driver does not speak Sentinel's protocol:
-// name all servers with &addr=, and it finds the one that accepts writes.
-// A server that comes back without the store, or with another one of the same prefix,
-// is ErrCorrupt. So is one that loses it under way, as by FLUSHALL: each script first
-// compares the id of the store with the one that Open read.
+// name all servers with &addr=, and it finds the one that accepts writes. If a server
+// comes back without the store, or with another one of the same prefix, calls return
+// ErrCorrupt; likewise if it loses the store while running, for example by FLUSHALL: each
+// script first compares the id of the store with the one that Open read.
 //
 // # Writing
 //
@@ -92,23 +92,22 @@
 // # Erasure
 //
 // Drop removes a journal's entries, and Delete a cell: no command can read them again.
-// The append-only file has them until the server rewrites it. The handle asks for that
-// with BGREWRITEAOF a minute after a drop, once for all drops in that time, and for
-// those that are left when it is closed; a rewrite forks the server, as one that it
-// starts by itself does. Cells that were deleted before the drop leave the file with
-// it. Snapshots (save), replicas and backups keep what they have until they are
-// replaced, and so does the file if the user may not run BGREWRITEAOF or the program
-// dies first. If that is too long, use package seal: deleting a journal's key makes
-// all copies unreadable to anyone without the key ring.
+// The append-only file has them until the server rewrites it. The handle requests that
+// with BGREWRITEAOF a minute after a drop, once for all drops in that time, and when it
+// is closed with drops pending; like any rewrite, this forks the server. Cells that were
+// deleted before the drop leave the file with it. Snapshots (save), replicas and backups
+// keep what they have until they are replaced, and so does the file if the user may not
+// run BGREWRITEAOF or the program dies first. If that is too long, use package seal:
+// deleting a journal's key makes all copies unreadable to anyone without the key ring.
 //
 // # Damage
 //
 // A journal or cell whose key is missing or of another type is [store.ErrCorrupt]. If
 // someone deletes the lists of names themselves, that is not noticed: without
-// {perdure}:journals or {perdure}:keys nothing is listed, though it can still be read by
-// its name, and without {perdure}:dropped a dropped name can be written again. Redis
-// has checksums in snapshots only, and none that a client can see: bytes that change
-// on its disk or in its memory are found by Runtime.Verify, or by package seal.
+// {perdure}:journals or {perdure}:keys nothing is listed, though everything can still be
+// read by name, and without {perdure}:dropped a dropped name can be written again. Redis
+// has checksums only in snapshots, and none that a client can see: Runtime.Verify or
+// package seal detects bytes that change on its disk or in its memory.
 //
 // # Rights
 //
@@ -119,8 +118,8 @@
 //	  +llen +lrange +rpush +unlink +zadd +zrem +zscore +zrange +sadd +sismember
 //	  +ping +spublish +ssubscribe +config|get +bgrewriteaof
 //
-// Those of the last line are optional: to notify other handles, to tell the durability,
-// and to erase. A database other than 0 needs +select. Open returns ErrPassword, and names
-// the command, if one is missing that is needed. A right that is taken away later fails
-// calls with ErrPassword before they write.
+// Those of the last line are optional: they serve to notify other handles, to determine
+// the durability, and to erase. A database other than 0 needs +select. If a required
+// command is not allowed, Open returns ErrPassword and names it. If a right is taken away
+// later, calls fail with ErrPassword before they write.
 package redisstore

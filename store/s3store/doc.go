@@ -1,16 +1,16 @@
 // Package s3store keeps a store in a bucket of Amazon S3, or of any service that speaks
 // its protocol and checks the conditions of writes. It is for archives and for threads
-// that rarely move: nothing has to be operated, storage costs little, and a write takes
-// as long as a request does.
+// that are rarely active: there is nothing to operate, storage costs little, and a write
+// takes as long as a request does.
 //
 //	s, err := s3store.Open(ctx, "s3://my-bucket/agents", s3store.Options{})
 //
 //	import _ "github.com/perdure/perdure/store/s3store"
 //	s, err := store.Open(ctx, "s3://my-bucket/agents?endpoint=https://s3.example&region=eu-west-1") // by URL
 //
-// The bucket must exist; the store has the objects under its prefix to itself, and Open
-// creates it unless the URL has existing=true. Any
-// number of processes may have it open. Keys of the user come from Options, from the
+// The bucket must exist. The store owns all objects under its prefix; Open creates it
+// unless the URL has existing=true. Any number of processes may have it open. Access keys
+// come from Options, from the
 // environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), from
 // ~/.aws/credentials or, on Amazon, from the role of the machine. They need s3:GetObject,
 // s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket; without
@@ -54,13 +54,14 @@
 //
 // A write that the service has acknowledged survives what the service promises, and so
 // the durability is [store.Power]. A server of your own has to keep that promise with
-// its disks; nothing in the protocol tells.
+// its disks; the protocol does not reveal whether it does.
 //
 // # Erasure
 //
 // Drop removes the segments of a journal and replaces the tail by a tombstone of a few
-// bytes; Delete replaces a cell by an object of one byte, since not every service deletes
-// on a condition. A lifecycle rule that expires objects under the prefix that are smaller
-// than two bytes removes these, and is safe. What replicas and backups of the bucket hold
-// is up to them; with package seal, deleting a journal's key makes all copies unreadable.
+// bytes; Delete replaces a cell by an object of one byte, since not every service supports
+// conditional deletes. A lifecycle rule that expires objects under the prefix that are
+// smaller than two bytes removes these, and is safe. Replicas and backups of the bucket
+// are out of reach; with package seal, deleting a journal's key makes all copies
+// unreadable.
 package s3store

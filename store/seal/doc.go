@@ -26,11 +26,11 @@
 // To change keys, add the new one to the ring of every process, after the old one,
 // and then put it first in all of them: a process without it cannot read what others
 // wrap with it. Then call Rotate: it wraps all data keys with the new key and leaves
-// the entries alone. Then the old key can be removed from the rings. The store records
-// which keys it needs, and New refuses a ring that lacks one of them. Backups need
-// the keys of their time.
+// the entries alone. After that, the old key can be removed from the rings. The store
+// records which keys it needs, and New refuses a ring that lacks one of them. To read a
+// backup, the keys from the time it was made are needed.
 //
-// Drop removes the journal and then its data key. Without that, copies of the
+// Drop removes the journal and then its data key. Without the key, copies of the
 // entries in backups or snapshots of the disk cannot be read, unless they also
 // contain the data key's cell. If Drop fails, repeat it.
 //

@@ -127,9 +127,9 @@ func (s *Store) stale() bool {
 	return time.Since(s.looked) > registryFresh
 }
 
-// Keys counts the data keys by the id of the key that wraps them. Keys that are
-// registered and wrap none are in it too: processes may be about to wrap with them.
-// With a key ring that is not [Named], the id is "" for all.
+// Keys counts the data keys by the id of the key that wraps them. It includes registered
+// keys that wrap none, since processes may be about to wrap with them. With a key ring
+// that is not [Named], all ids are "".
 func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
 	named, _ := s.keys.(Named)
 	counts := map[string]int{}
@@ -158,9 +158,9 @@ func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
 func (s *Store) Ring() Keyring { return s.keys }
 
 // Retire ends a rotation: it makes sure that older keys wrap no data key and that no
-// process is about to wrap with one, which takes some seconds, and then New accepts
+// process is about to wrap with one, which takes some seconds. After that, New accepts
 // rings without them. An error that matches store.ErrKey says which keys are still
-// needed. It can be interrupted and repeated.
+// needed. Retire can be interrupted and repeated.
 func (s *Store) Retire(ctx context.Context) error {
 	named, ok := s.keys.(Named)
 	if !ok {
@@ -211,8 +211,8 @@ func (s *Store) Retire(ctx context.Context) error {
 	return err
 }
 
-// Abandon lets New open a store with a ring that lacks a key, because that is lost:
-// journals whose data keys it wraps can no longer be read.
+// Abandon lets New open a store with a ring that lacks the key of the given id, because
+// the key is lost. Journals whose data keys it wraps can no longer be read.
 func Abandon(ctx context.Context, inner store.Store, id string) error {
 	depth := 1
 	if below, ok := store.As[*Store](inner); ok {

@@ -12,9 +12,9 @@ import (
 // Rotate wraps all data keys with the key ring's current key, and returns how
 // many it rewrapped. Once it has returned without an error, older keys are no
 // longer needed, provided that no process still has a ring in which one of them
-// is the current key; one that wraps with it in the meantime is an error. Entries
-// and values are not rewritten. It is [Store.RotateAfter], for all data keys, and
-// [Store.Retire].
+// is the current key; if a process wraps with one in the meantime, Rotate returns an
+// error. Entries and values are not rewritten. Rotate combines [Store.RotateAfter], for
+// all data keys, with [Store.Retire].
 //
 // Rotate can be interrupted and repeated, and may run concurrently with other
 // calls. A data key that cannot be unwrapped does not hold up the others: they are
@@ -32,9 +32,9 @@ func (s *Store) rotateAll(ctx context.Context) (rotated int, err error) {
 	return rotated, err
 }
 
-// RotateAfter is a part of a rotation: it looks at up to so many data keys after the
-// one called after, beginning with "", and rewraps those that need it. Next names the
-// last one, "" if there are no more.
+// RotateAfter is a part of a rotation: it looks at up to most data keys that come after
+// the one named by after, which is "" at first, and rewraps those that need it. Next names
+// the last one, or is "" if there are no more.
 func (s *Store) RotateAfter(ctx context.Context, after string, most int) (next string, rotated int, err error) {
 	var failed int
 	var why error

@@ -1,5 +1,5 @@
 package seal
 
-// Seals reports true: what is given to the store is encrypted. Those who keep some of
-// it elsewhere find that method with store.As, and encrypt it too.
+// Seals reports true: everything given to the store is encrypted. Code that keeps some of
+// the data elsewhere finds this method with store.As, and encrypts it there too.
 func (s *Store) Seals() bool { return true }

@@ -9,10 +9,10 @@
 //	s, err := store.Open(ctx, "sqlite:///var/lib/app.db")
 //
 // The folder must exist and be on a local disk: SQLite's locks and shared memory
-// do not work over a network file system. It must not be removed, moved or
-// replaced while it is open, and have no second name (a hard link): writes return
-// [store.ErrPoisoned] soon after the one, and Open refuses the other. While app.db is open, and after a crash,
-// app.db-wal and app.db-shm are beside it; they belong to it. So do the empty
+// do not work over a network file system. The file must not be removed, moved or
+// replaced while it is open: soon afterwards, writes return [store.ErrPoisoned]. It must
+// not have a second name (a hard link): Open refuses it. While app.db is open, and after
+// a crash, app.db-wal and app.db-shm are beside it; they belong to it. So do the empty
 // file app.db-scrub and the folder app.db-peers, see below.
 //
 // Only its owner may read and write a new database, whatever the umask is. An
@@ -41,18 +41,18 @@
 //
 // Every entry, cell and journal has a checksum, and each journal's end is kept
 // apart from its entries, so a changed, missing or added row is found when it
-// is read and named in a [store.CorruptError]. What SQLite itself cannot see
-// is a damaged WAL after a crash: it ends at the first frame whose checksum
-// fails, and what was written behind that is gone.
+// is read and named in a [store.CorruptError]. Only a damaged WAL after a crash goes
+// unnoticed, by SQLite itself: it ends at the first frame whose checksum fails, and
+// everything written after that is lost.
 //
 // # Erasure
 //
 // When Drop returns, the journal's bytes are no longer in any of the files,
 // nor are those of cells deleted before it. A cell that is deleted on its own
 // leaves the files when the handle is idle for a second, within a minute, or
-// at Close, whichever is first; if a process dies before, when the store is
-// next opened and nobody else uses it. A program that keeps a transaction open
-// to read puts all this off: Drop and Close then say so.
+// at Close, whichever is first; if the process dies before that, when the store is
+// next opened and nobody else uses it. A program that keeps a read transaction open
+// delays all of this: Drop and Close then say so.
 //
 // SQLite's secure_delete alone does not achieve this: when it moves rows
 // between pages it leaves copies of them behind. These are cleared whenever a
@@ -67,7 +67,7 @@
 //
 // # Looking inside
 //
-// What is in a store can be read with SQLite's shell, also while it is open:
+// The content of a store can be read with SQLite's shell, even while it is open:
 //
 //	sqlite3 -readonly app.db
 //	sqlite> SELECT * FROM threads WHERE status = 'suspended';
@@ -85,52 +85,51 @@
 //   - runs has a row for each input that was queued: run, flow, status, times.
 //   - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
 //
-// The column journal of each is the name of the thread's journal in the tables.
+// The column journal of each view is the name of the thread's journal in the tables.
 //
-// A fork has the entries after its beginning; those before belong to the thread
-// that it was forked from, and so do the runs and the open asks that it shares
-// with that: threads counts them, but runs and asks do not show them. Nor do
-// they show what a rewind has taken back; of a thread that was rewound to what an
-// earlier rewind had taken back, they may show too much or too little. The
-// statuses in runs follow from the newest entry that is about the run: perdure
-// show tells more. The tables below the views are
-// journals, entries (key is the journal's id << 32 | the sequence) and cells. Do
-// not write to them: every row has a checksum.
+// A fork has the entries after its beginning; earlier ones belong to the thread that
+// it was forked from, and so do the runs and open asks that the two share: threads
+// counts them, but runs and asks do not show them for the fork. Nor do runs and asks
+// show what a rewind has taken back; if a thread was rewound to something that an
+// earlier rewind had taken back, they may show too much or too little. The statuses in
+// runs follow from the newest entry about the run; perdure show says more. The tables
+// below the views are journals, entries (key is the journal's id << 32 | the sequence)
+// and cells. Do not write to them: every row has a checksum.
 //
 // # Tables of the program
 //
 // A program may keep tables of its own in the file and write to them in steps whose
-// rows are committed with their outcomes: see package sqltx. The tables and views of
-// the store, and names that begin with perdure_, are out of reach there. Rows of the
+// rows are committed with their outcomes: see package sqltx. Such steps cannot reach the
+// tables and views of the store, or names that begin with perdure_. Rows of the
 // program have no checksum, are not encrypted by package seal, and are not removed
-// when a thread is erased; what is said about erasure above holds for rows that it
-// deletes itself. A transaction holds the database's only write lock.
+// when a thread is erased; when the program deletes them itself, they leave the files as
+// described above. A transaction holds the database's only write lock.
 //
 // # Formats
 //
 // A store of format 1, from before rows could be read, is migrated when it is
-// opened, also by commands that only look. Stop all older processes first: from
-// then on older binaries answer [store.ErrNewer]. The migration is one transaction.
-// Until it is done it needs a little more than twice the size of the file in
-// addition to it, three times for what is in cells, and the file is about twice as
-// large afterwards, with room for what comes. Without the room Open returns
-// [store.ErrFull] and the file is as it was; only Linux tells the room beforehand,
-// and elsewhere a disk that is full at the end has to be given room before any
-// binary can open the file. A store can have up to 128 GiB.
+// opened, even by commands that only read. Stop all older processes first: from
+// then on older binaries return [store.ErrNewer]. The migration is one transaction.
+// It needs free space of a little more than twice the size of the file, three times
+// for what is in cells. Afterwards the file is about twice as large, with free space
+// inside. If the disk lacks the space, Open returns [store.ErrFull] and leaves the file
+// as it was. Only on Linux can Open check the space beforehand: elsewhere, if the disk
+// fills up at the end, it must be given space before any binary can open the file. A
+// store can have up to 128 GiB.
 //
 // # Watching
 //
 // Watch wakes at once for writes of the same handle, and within milliseconds for
 // those of other handles and processes, which tell each other through sockets in
 // the folder app.db-peers. Cast reaches the listeners of all of them. The folder
-// is there while somebody watches, and after a crash; only those may enter it who
-// may read and write the database. A peer that is slow or stopped holds up
-// nobody: it loses messages, but finds what was written. The exception is one that
-// is stopped inside a commit: it has SQLite's lock, and others that write return
-// [store.ErrBusy] once [Options.BusyTimeout] has passed.
+// exists while somebody watches, and after a crash; only users who may read and write
+// the database may enter it. A slow or stopped peer does not hold up others: it loses
+// messages, but still finds what was written. The exception is a peer that is stopped
+// inside a commit: it holds SQLite's lock, and writes of others return [store.ErrBusy]
+// once [Options.BusyTimeout] has passed.
 //
-// A writer that cannot tell, as one of an older version, is found by polling:
-// within a second the first time, and then within about 50 milliseconds. So are
-// all where there are no such sockets, as on Windows and on file systems
-// without them. Messages do not reach other processes there.
+// Writes of a process that cannot announce them, such as one of an older version, are
+// found by polling: within a second the first time, and then within about 50
+// milliseconds. The same holds for all processes where there are no such sockets, as on
+// Windows and some file systems. Messages do not reach other processes there.
 package sqlitestore

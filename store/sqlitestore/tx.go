@@ -27,9 +27,9 @@ type tx struct {
 	defined bool // a statement of the program has defined something
 }
 
-// Begin implements store.Transactor. The transaction holds the only write lock of
-// the database: whoever else writes, also through this handle, waits for it. A
-// transaction of another connection cannot be joined.
+// Begin implements store.Transactor. The transaction holds the only write lock of the
+// database: all other writes, even through this handle, wait for it. A transaction of
+// another connection cannot be joined.
 func (s *Store) Begin(ctx context.Context, native any) (store.Tx, error) {
 	if native != nil {
 		return nil, errors.ErrUnsupported

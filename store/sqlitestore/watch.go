@@ -36,8 +36,8 @@ func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	}
 }
 
-// Cast implements store.Caster. The message reaches the listeners of all handles
-// that can be told things.
+// Cast implements store.Caster. The message reaches the listeners of all handles that
+// can receive announcements, see the package comment.
 func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
 	err := s.Hub.Cast(ctx, topic, message)
 	if err == nil {

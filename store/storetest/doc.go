@@ -1,5 +1,5 @@
-// Package storetest is the contract of package store in the form of tests. A
-// driver is a store if it passes them:
+// Package storetest is the contract of package store in the form of tests, which every
+// driver has to pass:
 //
 //	func open(ctx context.Context, dir string) (store.Store, error) {
 //		return mystore.Open(ctx, filepath.Join(dir, "my.db"))
@@ -14,14 +14,14 @@
 //     failing case prints the clause and the reason for it.
 //   - [Kill] is for stores that survive their process: it runs the test binary
 //     as a child that writes, kills it at random moments, and checks that all
-//     acknowledged writes are there. It needs a test of its own, which does
-//     nothing before it that a child should not do.
+//     acknowledged writes are there. Call it in a test of its own, which does
+//     nothing before the call that a child should not do.
 //   - [PowerCut] is Kill with a disk that loses power, for stores that claim
 //     to survive that.
 //   - [Poison] is for stores on a disk that a test can make fail.
 //   - [Outage] is for stores whose engine a test can stop and start.
 //   - [Wraps] is for wrappers: it checks that upgrades can be reached through
-//     them, and that batches and unsynced puts do not go past them.
+//     them, and that batches and unsynced puts do not bypass them.
 //
 // The [Opener] is given an empty folder for each case, and is called several
 // times with the same one: handles on one folder are handles on one store. A

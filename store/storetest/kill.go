@@ -20,7 +20,7 @@ import (
 )
 
 // KillOptions says how much Kill requires. Zero values mean the defaults. With go
-// test -short it is a tenth.
+// test -short Kill requires a tenth of that.
 type KillOptions struct {
 	Kills int // kills that count; 0 means 200
 	Acks  int // acknowledged appends over all lives; 0 means 20 000
@@ -31,16 +31,16 @@ type KillOptions struct {
 // child at random moments as kill -9 does, and checks what is left: every
 // acknowledged append and put is there byte for byte, what was dropped or deleted
 // stays away, sequences are dense, no append is torn, refused appends left
-// nothing, a batch has its cells if and only if it has its entries, and nothing is
-// there that nobody wrote. Then the next child continues with the same store. Some
+// nothing, a batch has its cells if and only if it has its entries, and there is
+// nothing that was never written. Then the next child continues with the same store. Some
 // children are killed while they are still opening it, and after some kills the
 // next child does the recovery, not the parent.
 //
 // A kill counts if an append was acknowledged since the previous one.
 //
 // The child runs the test that calls Kill up to the same call, which then does not
-// return. So give Kill a test or subtest of its own, which does nothing before it
-// that a child should not do too.
+// return. So call Kill in a test or subtest of its own, which does nothing before the
+// call that a child should not do too.
 func Kill(t *testing.T, open Opener, o KillOptions) {
 	t.Helper()
 	kill(t, open, nil, o.sized())

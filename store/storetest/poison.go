@@ -20,8 +20,8 @@ import (
 //
 // While the disk fails, no write may succeed. After the first failure the handle
 // is poisoned, even when the disk works again: the engine no longer knows which of
-// its earlier bytes reached the disk, and a second sync that succeeds does not
-// tell. After closing and reopening, the store holds everything that was
+// its earlier bytes reached the disk, and a later sync that succeeds does not
+// prove it. After closing and reopening, the store holds everything that was
 // acknowledged and everything that was read since, holds each failed write as a
 // whole or not at all, and accepts writes again.
 func Poison(t *testing.T, open func(ctx context.Context, dir string) (s store.Store, fail func(on bool), err error)) {

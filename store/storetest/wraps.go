@@ -12,9 +12,9 @@ import (
 // Wraps checks that the optional upgrades of a store can be reached through a
 // wrapper. A wrapper that hides one still works, because package store falls back:
 // its users poll instead of being woken, lose live messages, and are told that
-// nothing is durable. So no other test would fail. Wraps also checks that a batch
-// does not go past the wrapper, whether or not the wrapper has store.Batcher, and
-// the same of a transaction.
+// nothing is durable. So no other test would fail. Wraps also checks that neither a
+// batch nor a transaction bypasses the wrapper, whether or not the wrapper implements
+// store.Batcher.
 //
 // Wrap is called several times with a store that has every upgrade, and once with
 // one that cannot batch.

@@ -7,10 +7,11 @@
 //	import _ "github.com/perdure/perdure/store/upstashstore"
 //	s, err := store.Open(ctx, "upstash://merry-cat-32748.upstash.io?prefix=agents") // by URL
 //
-// The token is that of [Options] or $UPSTASH_REDIS_REST_TOKEN, and has to allow writes.
+// The token comes from [Options] or $UPSTASH_REDIS_REST_TOKEN, and has to allow writes.
 // All keys of a store begin with its prefix in braces, {perdure}: unless ?prefix= says
-// otherwise. With ?existing=true, Open creates nothing. With ?tls=false the requests are plain HTTP, for a server on the same
-// machine or a private network; anyone on the way can read the token then.
+// otherwise. With ?existing=true, Open creates nothing. With ?tls=false the requests are
+// plain HTTP, for a server on the same machine or a private network; anyone on the path
+// can then read the token.
 //
 // # When not to use it
 //
@@ -24,9 +25,9 @@
 // The class is [store.None]. Upstash replicates asynchronously: the documentation says
 // that a replica takes over when the leader of a key fails, and that after a network
 // partition the last writer wins. Acknowledged writes may be lost in both cases, and a run
-// then continues from an earlier step. When a write reaches a disk is not documented, and
-// no command tells. The tests run on Redis behind a server that speaks the protocol, not
-// on the service itself.
+// then continues from an earlier step. It is not documented when a write reaches a disk,
+// and no command reveals it. The tests run on Redis behind a server that speaks the
+// protocol, not on the service itself.
 //
 // # Consistency
 //
@@ -49,7 +50,7 @@
 //
 // # Erasure
 //
-// Drop and Delete remove keys from the database. What its replicas, disks and backups
-// still hold is up to the service; with package seal, deleting a journal's key makes all
+// Drop and Delete remove keys from the database. The service decides how long its replicas,
+// disks and backups keep them; with package seal, deleting a journal's key makes all
 // copies unreadable.
 package upstashstore

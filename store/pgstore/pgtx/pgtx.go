@@ -8,20 +8,20 @@
 //	})
 //
 // The function runs first, in a READ COMMITTED transaction on a connection of its
-// own, with the search_path that the store's URL, user and database have; the
-// tables of the store are in a schema that is not on it, unless the URL sets a schema
-// such as public. There a table of the program can have no name that the store uses:
+// own, with the search_path that the store's URL, user and database set; the tables of
+// the store are in a schema that is not on it, unless the URL sets a schema such as
+// public. In that case a table of the program cannot have a name that the store uses:
 // format, journals, entries, cells, threads, history, runs, asks. Then the outcome is
 // appended in the same transaction, and both are committed. If the function returns
 // an error or panics, is cut off, or the worker loses the run, the transaction is
 // rolled back, and whatever the step then records (a failed attempt, for example)
 // is recorded without the rows. If the connection is lost or the server goes away before
-// the commit, nothing has happened, and the step is not said to have failed: as after
-// any outage of the store, the function is called again, without a Retry. As always in PostgreSQL, a statement that fails makes
-// the whole transaction fail: put one that may fail behind a savepoint (tx.Begin).
-// The options of other steps apply, except for AtMostOnce, which has nothing to add. Effects other
-// than these rows, such as a request to a service, are as in any step: they may
-// happen again.
+// the commit, nothing has happened, and this does not count as a failure of the step: as
+// after any outage of the store, the function is called again, even without Retry. As
+// always in PostgreSQL, a failing statement makes the whole transaction fail: put a
+// statement that may fail behind a savepoint (tx.Begin). The options of other steps
+// apply, except for AtMostOnce, which has nothing to add. Effects other than these rows,
+// such as a request to a service, are as in any step: they may happen again.
 //
 // The function must not end the transaction: if it calls Commit or Rollback, or
 // executes a statement that does the same, the step fails. It must not use the
@@ -46,7 +46,7 @@
 //	err = tx.Commit(ctx)
 //
 // If the transaction is rolled back, or the process dies before COMMIT, the run never
-// existed, and the id of its thread is free. The transaction may be on any connection
+// existed, and its thread's id is free. The transaction may be on any connection
 // to the same database, with any isolation level and search_path; its user needs the
 // rights of the store's user. It is as durable as its own synchronous_commit.
 //
@@ -55,10 +55,10 @@
 // workers find the run when they poll, within a second.
 //
 // Keep the transaction short after Start. Until it ends, others who start the same
-// thread wait for it, as for a row with the same key; other writes of their process go
-// on. In SERIALIZABLE and REPEATABLE READ, and in a deadlock,
-// Start can fail with store.ErrBusy: roll back, and run the transaction again. A
-// migration of the store to another one waits for the end of the transaction.
+// thread wait for it, as for a row with the same key; other writes of their process
+// continue. In SERIALIZABLE and REPEATABLE READ, and in a deadlock, Start can fail with
+// store.ErrBusy: roll back, and run the transaction again. A migration of the store to
+// another one waits for the end of the transaction.
 package pgtx
 
 import (
@@ -124,15 +124,14 @@ func (t *stepTx) Rollback(context.Context) error {
 	return errEnds
 }
 
-// Start is Runtime.Start in a transaction of the program: the run, and the new
-// thread that it is on, are there if and only if tx commits. A thread that already
-// exists is perdure.ErrExists, and a transaction of another database, or one that has
-// ended or failed, is perdure.ErrInvalid; a runtime whose store is not in PostgreSQL is
-// perdure.ErrOption. After an error tx is as it was before the call, unless its
-// connection is lost.
+// Start is Runtime.Start in a transaction of the program: the run and its new thread
+// exist if and only if tx commits. A thread that already exists is perdure.ErrExists;
+// a transaction of another database, or one that has ended or failed, is
+// perdure.ErrInvalid; a runtime whose store is not in PostgreSQL is perdure.ErrOption.
+// After an error tx is as it was before the call, unless its connection is lost.
 //
-// With a Key, the run that the key has started before is returned, whatever becomes
-// of tx.
+// If the Key has already started a run, Start returns that run, whether or not tx
+// commits.
 func Start(ctx context.Context, rt *perdure.Runtime, tx pgx.Tx, q perdure.StartRequest) (*perdure.Run, error) {
 	if rt == nil || tx == nil {
 		return nil, fmt.Errorf("%w: pgtx.Start without a runtime or a transaction", perdure.ErrInvalid)
