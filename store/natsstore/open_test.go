@@ -1,8 +1,8 @@
 package natsstore_test
 
 import (
-	"crypto/rand"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
