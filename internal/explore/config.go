@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,9 +98,33 @@ func Run(t *testing.T, cfg Config, setup func(*World)) *Report {
 	return r
 }
 
+var exploring struct {
+	sync.Mutex
+	n, procs int
+}
+
+// oneAtATime lets one goroutine of the process run at a time until the function that it
+// returns is called: of two that run at the same moment, either could be the first to
+// wake a third, and the actors would not be deterministic.
+func oneAtATime() func() {
+	exploring.Lock()
+	defer exploring.Unlock()
+	if exploring.n++; exploring.n == 1 {
+		exploring.procs = runtime.GOMAXPROCS(1)
+	}
+	return func() {
+		exploring.Lock()
+		defer exploring.Unlock()
+		if exploring.n--; exploring.n == 0 {
+			runtime.GOMAXPROCS(exploring.procs)
+		}
+	}
+}
+
 // Explore is Run without the verdict: a failure is only reported.
 func Explore(t *testing.T, cfg Config, setup func(*World)) *Report {
 	t.Helper()
+	defer oneAtATime()()
 	cfg.MaxTime, cfg.Max, cfg.MaxSteps = cmp.Or(cfg.MaxTime, time.Second), cmp.Or(cfg.Max, 100_000), cmp.Or(cfg.MaxSteps, 1000)
 	s := &search{cfg: cfg, setup: setup}
 	for {

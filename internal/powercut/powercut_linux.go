@@ -184,12 +184,26 @@ func (d *disk) shutdown() error {
 	return nil
 }
 
-// Restore implements storetest.Disk.
+// Restore implements storetest.Disk. A program that has just begun a mount namespace of
+// its own may hold the file system for a moment; mounting then gives the one that was
+// shut down again.
 func (d *disk) Restore() error {
-	if err := syscall.Unmount(d.dir, 0); err != nil {
-		return fmt.Errorf("powercut: unmount %s: %w", d.dir, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if err := syscall.Unmount(d.dir, 0); err != nil {
+			return fmt.Errorf("powercut: unmount %s: %w", d.dir, err)
+		}
+		if err := d.mount(); err != nil {
+			return err
+		}
+		probe := filepath.Join(d.dir, "probe")
+		err := os.Mkdir(probe, 0o700)
+		if err == nil {
+			return os.Remove(probe)
+		}
+		if !errors.Is(err, syscall.EIO) || time.Now().After(end) {
+			return fmt.Errorf("powercut: %s is still shut down; does another program hold it in a mount namespace? %w", d.dir, err)
+		}
 	}
-	return d.mount()
 }
 
 func run(name string, args ...string) error {

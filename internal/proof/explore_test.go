@@ -289,10 +289,11 @@ func (sc *scene) is(want perdure.Status) error {
 }
 
 // lean is the store of an actor on which only what decides a race is a step.
-// Summaries and snapshots, which nobody decides by, signs of life, and the salt,
-// which does not change, are read and written on the store itself. Watching is polling,
-// as on a store that cannot tell: a yield comes when time passes, which is when
-// no step is possible; Config.Delays says how often it may come earlier.
+// Summaries and snapshots, which nobody decides by, signs of life, and the salt and
+// the marks of copies, restores and moves, which do not change, are read and written
+// on the store itself. Watching is polling, as on a store that cannot tell: a yield
+// comes when time passes, which is when no step is possible; Config.Delays says how
+// often it may come earlier.
 type lean struct {
 	store.Store // of the actor
 	alive       context.Context
@@ -316,7 +317,7 @@ type leanBatcher struct {
 func (s *lean) Unwrap() store.Store { return s.Store }
 
 func (s *lean) aside(key string) bool {
-	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || strings.HasPrefix(key, "snapshot/") || key == "perdure/salt")
+	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || strings.HasPrefix(key, "snapshot/") || strings.HasPrefix(key, "perdure/"))
 }
 
 // List of leases is a look at the clock, and no plot has alarms or snapshots.
