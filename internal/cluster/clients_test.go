@@ -29,7 +29,6 @@ type clients struct {
 	retried  int               // runs that were quarantined
 	inputs   []input           // of what was started, acknowledged or not
 	failures []error
-	waited   time.Time // since when the end is looked for
 }
 
 func newClients(p *place, nodes *addresses) *clients {
@@ -222,27 +221,29 @@ func (p *place) lifeOf(worker string) (life int, over bool, err error) {
 	return 0, false, nil
 }
 
-// ended awaits the end of all orders and their children.
+// ended awaits the end of all orders and their children, as long as there is progress.
 func (c *clients) ended(orders int) {
 	c.Helper()
-	c.await(fmt.Sprintf("%d orders end", orders), func() (bool, string) {
+	for ended, since := 0, time.Now(); ; <-time.After(50 * time.Millisecond) {
 		if err := c.failed(); err != nil {
 			c.Fatal(err)
 		}
 		statuses, err := c.statuses()
-		return statuses["succeeded"] == 2*orders && len(statuses) == 1, c.unfinished(statuses, err)
-	})
+		switch n := statuses["succeeded"]; {
+		case n == 2*orders && len(statuses) == 1:
+			return
+		case n != ended:
+			ended, since = n, time.Now()
+		case time.Since(since) > patience:
+			c.stuck(statuses, err)
+		}
+	}
 }
 
-// unfinished says, after a long time, what some of the threads are at that have not
-// ended, and has all nodes write down their stacks, which ends them.
-func (c *clients) unfinished(statuses map[string]int, err error) string {
-	if c.waited.IsZero() {
-		c.waited = time.Now()
-	}
-	if time.Since(c.waited) < patience-30*time.Second {
-		return ""
-	}
+// stuck fails, says what some of the threads are at that have not ended, and has all
+// nodes write down their stacks, which ends them.
+func (c *clients) stuck(statuses map[string]int, err error) {
+	c.Helper()
 	var b strings.Builder
 	fmt.Fprintln(&b, statuses, err)
 	some := 0
@@ -257,14 +258,13 @@ func (c *clients) unfinished(statuses map[string]int, err error) string {
 	}
 	<-time.After(5 * time.Second)
 	c.Fatalf("not all orders end: %s", b.String())
-	return ""
 }
 
-// statuses counts the threads of each status, by the view.
+// statuses counts the threads of each status, by the view. Starts that died have none.
 func (c *clients) statuses() (map[string]int, error) {
 	all := map[string]int{}
 	err := c.sql(c.Context(), func(conn *connection) error {
-		return each(c.Context(), conn, "SELECT status, count(*) FROM perdure.threads GROUP BY 1", func(scan func(...any) error) error {
+		return each(c.Context(), conn, "SELECT status, count(*) FROM perdure.threads WHERE status IS NOT NULL GROUP BY 1", func(scan func(...any) error) error {
 			var status string
 			var n int
 			err := scan(&status, &n)
