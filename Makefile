@@ -165,6 +165,13 @@ vet-peers: ## vet the module of bench-peers, which no other target builds
 torture: gotestsum ## everything in its longest form, for hours
 	PERDURE_TORTURE=1 $(SUM) -p 4 -vet=off -timeout 4h -count=1 ./internal/proof ./store/... ./internal/... ./...
 
+N ?= 50
+.PHONY: repeat
+repeat: gotestsum ## all tests but sweeps N times beside a busy neighbour, for hours: none may fail by chance
+	@timeout 12h sh -c 'while :; do :; done' & trap "kill $$!" EXIT; for i in $$(seq $(N)); do \
+		$(SUM) -count=1 -p 4 -short -vet=off -timeout 30m -skip '$(SWEPT)' ./... || exit 1; \
+	done
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for a minute
 	@for pkg in $$($(GO) list ./...); do \
