@@ -3,11 +3,10 @@ package perdure
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"maps"
@@ -34,7 +33,7 @@ import (
 type Options struct {
 	// Version names the code. If a run is blocked because it does not fit code
 	// of this version, workers of the same version leave it alone, and those of
-	// any other try it. The default is a hash of the executable.
+	// any other try it. The default is a checksum of the executable.
 	Version string
 	// Validator checks answers against the JSON Schema of their question. The
 	// default is the one passed to [RegisterValidator]; package agent registers one.
@@ -251,7 +250,8 @@ func (c *core) logOutage() func(error) {
 	}
 }
 
-// executable returns a hash of the running program.
+// executable returns a checksum of the running program, and its size. Every process reads
+// all of its program for it, so it is one that processors compute.
 var executable = sync.OnceValue(func() string {
 	name, err := os.Executable()
 	if err != nil {
@@ -262,11 +262,12 @@ var executable = sync.OnceValue(func() string {
 		return "unknown"
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	size, err := io.Copy(h, f)
+	if err != nil {
 		return "unknown"
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return fmt.Sprintf("%08x%08x", h.Sum32(), uint32(size))
 })
 
 // Tenant returns the same runtime for the threads of another tenant. Threads

@@ -109,7 +109,7 @@ func (a *app) candidates(ctx context.Context, find finder, begin string) []strin
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var names []string
 	_ = a.linked(ctx, func(ctx context.Context, l *link.Link) (err error) {

@@ -308,8 +308,8 @@ func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 	})
 }
 
-// Without Options.Version the fingerprint is a hash of the executable.
-func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
+// Without Options.Version the fingerprint is a checksum of the executable.
+func TestTheFingerprintIsTheVersionOrAChecksumOfTheExecutable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error { return kit.AskYesNo(ctx, "ok") }))

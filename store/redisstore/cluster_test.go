@@ -24,7 +24,7 @@ func cluster(t *testing.T) []*redistest.Server {
 	var buses []string
 	for range 3 {
 		_, bus := freeport.For(t)
-		nodes = append(nodes, redistest.Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "5000"}, redistest.Always...)...))
+		nodes = append(nodes, redistest.Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "15000"}, redistest.Always...)...))
 		buses = append(buses, bus)
 	}
 	for i, ends := range []string{"0 5460", "5461 10922", "10923 16383"} {
@@ -84,7 +84,11 @@ func moveSlot(t *testing.T, nodes []*redistest.Server) {
 	to := nodes[(min(slot/5461, 2)+1)%3]
 	s := openURL(t, redistest.With(nodes[0].URL, "prefix", prefix))
 	var once sync.Once
-	appendAll(t, s, s, 4, 100, func() {
+	each := 100
+	if testing.Short() {
+		each = 30
+	}
+	appendAll(t, s, s, 4, each, func() {
 		once.Do(func() {
 			if err := move(ctx, t, slot, from, to); err != nil {
 				t.Error(err)
@@ -107,7 +111,7 @@ func move(ctx context.Context, t *testing.T, slot int64, from, to *redistest.Ser
 		if len(names) == 0 {
 			break
 		}
-		args := []any{"MIGRATE", "127.0.0.1", to.Port, "", "0", "5000", "KEYS"}
+		args := []any{"MIGRATE", "127.0.0.1", to.Port, "", "0", "60000", "KEYS"}
 		for _, name := range names {
 			args = append(args, name)
 		}
