@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 type document struct {
 	mux     *http.ServeMux // from a request to the name of its operation
 	paths   map[string]map[string]described
-	defs    json.RawMessage
+	defs    map[string]json.RawMessage
 	mu      sync.Mutex
 	schemas map[string]*jsonschema.Resolved
 }
@@ -39,7 +40,7 @@ var openDocument = sync.OnceValues(func() (*document, error) {
 	data = bytes.ReplaceAll(data, []byte("#/components/schemas/"), []byte("#/$defs/"))
 	var doc struct {
 		Paths      map[string]map[string]described
-		Components struct{ Schemas json.RawMessage }
+		Components struct{ Schemas map[string]json.RawMessage }
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, err
@@ -51,6 +52,19 @@ var openDocument = sync.OnceValues(func() (*document, error) {
 	return d, nil
 })
 
+// reference matches a reference to a schema of the document.
+var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
+
+// gather adds the schemas that a schema refers to, at any depth.
+func (d *document) gather(schema json.RawMessage, into map[string]json.RawMessage) {
+	for _, m := range reference.FindAllSubmatch(schema, -1) {
+		if name := string(m[1]); into[name] == nil {
+			into[name] = d.defs[name]
+			d.gather(d.defs[name], into)
+		}
+	}
+}
+
 // resolve returns a schema of the document, ready for use.
 func (d *document) resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
 	d.mu.Lock()
@@ -58,7 +72,9 @@ func (d *document) resolve(schema json.RawMessage) (*jsonschema.Resolved, error)
 	if r := d.schemas[string(schema)]; r != nil {
 		return r, nil
 	}
-	all, err := json.Marshal(map[string]any{"$defs": d.defs, "allOf": []json.RawMessage{schema}})
+	defs := map[string]json.RawMessage{}
+	d.gather(schema, defs)
+	all, err := json.Marshal(map[string]any{"$defs": defs, "allOf": []json.RawMessage{schema}})
 	if err != nil {
 		return nil, err
 	}
