@@ -82,7 +82,8 @@
 //		app=> SELECT seq, kind, time, path, body FROM history WHERE thread = 't-17';
 //
 //	  - threads has a row for each thread: thread, owner, title, flow, status, times,
-//	    and the number of its open asks.
+//	    and the number of its open asks. If the start of a thread died, there is a
+//	    row with the status NULL until a worker has removed it.
 //	  - history has a row for each entry of a thread, its event: sequence, kind, time,
 //	    the run it belongs to (by the sequence that queued it), path as in
 //	    GET /v1/threads/{thread}/events, and its body as JSON.

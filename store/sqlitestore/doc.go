@@ -78,7 +78,8 @@
 //
 //   - threads has a row for each thread: thread, user, title, the flow of its newest
 //     run, status, times, and how many of its asks are open. It may be a moment
-//     older than the journal.
+//     older than the journal. If the start of a thread died, there is a row with the
+//     status NULL until a worker has removed it.
 //   - history has a row for each entry of a thread: its sequence, kind, time, the
 //     run it belongs to (by the sequence that queued it), path as in perdure events,
 //     and its body as JSON.
