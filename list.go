@@ -111,8 +111,8 @@ type Summary struct {
 //   - Expiring: by when the first open ask expires
 //   - Status without User: by the last change, to the minute, newest first
 //
-// A thread that changes meanwhile may be yielded twice or, if it is no longer selected
-// then, not at all.
+// A thread that changes meanwhile may be yielded twice. It may be missed if it is no longer
+// selected then, or if it has come to an earlier place, such as the first one with Status.
 //
 // List costs as much as the threads that it yields and those that it has to skip: it
 // finds threads by the first of the options Metadata, Expiring, Asks or AsksOf, User,

@@ -2,6 +2,7 @@ package threads_test
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,105 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 		expect("without asks", perdure.ListOptions{Asks: true})
 		expect("all that changed", perdure.ListOptions{Updated: middle, Limit: 2}, "c", "b")
 	})
+}
+
+// changing calls then once, when it has read cells of the index and before anybody sees
+// them.
+type changing struct {
+	store.Store
+	then func()
+}
+
+func (c *changing) Unwrap() store.Store { return c.Store }
+
+func (c *changing) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	return func(yield func(store.Cell, error) bool) {
+		var cells []store.Cell
+		for cell, err := range c.Store.List(ctx, prefix, after) {
+			if err != nil {
+				yield(cell, err)
+				return
+			}
+			cells = append(cells, cell)
+		}
+		if then := c.then; then != nil && threads.IsIndex(prefix) && len(cells) > 0 {
+			c.then = nil
+			then()
+		}
+		for _, cell := range cells {
+			if !yield(cell, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestAThreadThatMovesIsListedOnce changes a thread after a list has read the cells of the
+// index, so that it has another cell in the same list.
+func TestAThreadThatMovesIsListedOnce(t *testing.T) {
+	two := perdure.NewFlow("two", func(ctx context.Context, _ string) (struct{}, error) {
+		g := perdure.NewGroup(ctx)
+		for _, name := range []string{"first", "second"} {
+			g.Go(name, func(ctx context.Context) error {
+				if name == "second" {
+					if err := perdure.Sleep(ctx, "later", time.Second); err != nil {
+						return err
+					}
+				}
+				_, err := perdure.Ask[string](ctx, "opinion", perdure.Question{Who: []string{name, "all"}, Expires: 100 * time.Hour})
+				return err
+			})
+		}
+		return struct{}{}, g.Wait()
+	})
+	runOf := func(t *testing.T, k *kit.Kit) *perdure.Run {
+		run, err := k.GetRun(t.Context(), "t", "")
+		kit.NoErr(t, err)
+		return run
+	}
+	answer := func(t *testing.T, k *kit.Kit) {
+		kit.NoErr(t, k.AnswerAsk(k.AskAt(runOf(t, k), "/first/opinion").ID, perdure.Answer{Value: "x", By: "first"}))
+		k.Until("it waits for the other", func() bool { return len(runOf(t, k).Asks) == 1 })
+		synctest.Wait()
+	}
+	patch := func(t *testing.T, k *kit.Kit) {
+		kit.NoErr(t, k.SetMetadata(t.Context(), "t", nil, map[string]string{"new": "x"}, perdure.Note{}))
+	}
+	for name, c := range map[string]struct {
+		o      perdure.ListOptions
+		change func(*testing.T, *kit.Kit)
+	}{
+		"asks":          {perdure.ListOptions{Asks: true}, answer},
+		"asks expiring": {perdure.ListOptions{Asks: true, Expiring: true}, answer},
+		"asks of all":   {perdure.ListOptions{AsksOf: []string{"all"}}, answer},
+		"asks of each":  {perdure.ListOptions{AsksOf: []string{"first", "second"}}, answer},
+		"metadata":      {perdure.ListOptions{Metadata: map[string]string{"old": "x"}}, patch},
+		"flow":          {perdure.ListOptions{Flow: "two"}, patch},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			inner := memstore.New()
+			k := kit.New(t, inner, perdure.Options{}, two)
+			k.MustStart(perdure.StartRequest{Thread: "t", Flow: "two", Input: "x", Metadata: map[string]string{"old": "x"}})
+			k.Until("both ask", func() bool { return len(runOf(t, k).Asks) == 2 })
+			synctest.Wait()
+			watched := &changing{Store: inner, then: func() { c.change(t, k) }}
+			rt, err := perdure.New(t.Context(), watched, perdure.Options{}, two)
+			kit.NoErr(t, err)
+			n := 0
+			for s, err := range rt.List(t.Context(), c.o) {
+				kit.NoErr(t, err)
+				if n++; s.ID != "t" {
+					t.Errorf("it lists %s", s.ID)
+				}
+			}
+			if watched.then != nil {
+				t.Error("the list has not read the index")
+			}
+			if n != 1 {
+				t.Errorf("the thread is listed %d times", n)
+			}
+		})
+	}
 }
 
 // TestWhatNobodyWaitsForShows: lists know of a signal and of a new state, though they do

@@ -126,6 +126,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 			return
 		}
 		var damage error
+		moved := map[string]bool{} // the threads that were found at a place that they have left
 		for cells, err := range r.All.indexCells(ctx, spans, after) {
 			if err != nil {
 				yield(listed{}, err)
@@ -142,7 +143,13 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 				}
 				got.s.expire(clock.Micros())
 				got.s.Cursor = order + cells[i][facetLen(cells[i]):]
-				if got.there && q.Selects(got.s.Summary) && !yield(got.s, nil) {
+				if !got.there || moved[got.s.name] || !q.Selects(got.s.Summary) {
+					continue
+				}
+				if got.moved {
+					moved[got.s.name] = true
+				}
+				if !yield(got.s, nil) {
 					return
 				}
 			}
@@ -156,6 +163,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 type selected struct {
 	s     listed
 	there bool
+	moved bool // the cell does not follow from the summary, but another one does
 	err   error
 }
 
@@ -257,17 +265,34 @@ func (r *Tenant) summaryAt(ctx context.Context, q *Query, key string, known map[
 		}
 	}
 	keys := c.indexKeys(name, *s)
-	got.there = !s.Indexed || slices.Contains(keys, key) || !complete && slices.ContainsFunc(keys, func(k string) bool {
-		return k[:facetLen(k)] == key[:facetLen(key)] // the list may have passed the new one
-	})
-	if !got.there && c.outdated(name, *s, key, number) { // whoever was to remove it has died, or is about to
-		got.err = c.unindex(ctx, []string{key})
+	got.there = !s.Indexed || slices.Contains(keys, key)
+	if !got.there {
+		got.moved = r.hasMoved(*q, key, keys, complete)
+		got.there = got.moved
+		if c.outdated(name, *s, key, number) { // whoever was to remove it has died, or is about to
+			got.err = c.unindex(ctx, []string{key})
+		}
 	}
 	if got.there && Self(name) != name {
 		back, err := c.isBack(ctx, name)
 		got.there, got.err = back, err
 	}
 	return got
+}
+
+// hasMoved reports whether a thread has left the place of a cell that led to it for one
+// that is not earlier in the same list, which may have read the cells there before: it
+// takes the thread where it was. At an earlier place it has perhaps yielded the thread,
+// but not if the summary was incomplete.
+func (r *Tenant) hasMoved(q Query, key string, now []string, complete bool) bool {
+	place := func(key string) string {
+		place := key[facetLen(key):]
+		return place[:max(0, strings.LastIndexByte(place, '.'))] // without the number
+	}
+	_, facets := r.facets(q)
+	return slices.ContainsFunc(now, func(k string) bool {
+		return slices.Contains(facets, k[:facetLen(k)]) && (place(k) >= place(key) || !complete)
+	})
 }
 
 // isBack reports whether a thread that has the name of a restored one is restored: its
