@@ -261,6 +261,16 @@ func (m *Manifest) matches(found *Manifest) error {
 	return nil
 }
 
+// syncFolders makes the names in a folder and in those below it survive a power failure.
+func syncFolders(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = syncFolder(path)
+		}
+		return err
+	})
+}
+
 // syncFolder makes the names in a folder survive a power failure, where that is
 // possible.
 func syncFolder(dir string) error {

@@ -39,9 +39,13 @@ func (m *Manifest) check(ctx context.Context, dir string) error {
 		return err
 	}
 	// A file store leaves the id of this process, which is not synced and of no use.
-	err = os.Remove(filepath.Join(strings.SplitN(m.urlIn(dir), ":", 2)[1], "LOCK"))
+	_, path, _ := strings.Cut(m.urlIn(dir), ":")
+	err = os.Remove(filepath.Join(path, "LOCK"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		err = nil
+		return nil
+	}
+	if err == nil {
+		err = syncFolder(path)
 	}
 	return err
 }

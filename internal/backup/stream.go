@@ -81,6 +81,9 @@ func Receive(ctx context.Context, r io.Reader, dir string) (m *Manifest, err err
 		if err := m.matches(found); err != nil {
 			return err
 		}
+		if err := syncFolders(partial); err != nil {
+			return err
+		}
 		return m.save(partial)
 	})
 	if err != nil {

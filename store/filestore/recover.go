@@ -211,7 +211,12 @@ func (e *engine) repair(j *journal, found *finding) error {
 		err = e.disk.sync(f)
 	}
 	if err == nil && t.seq > found.head.seq {
+		// Unlike that of an append it is synced: nothing may follow it here, and a backup
+		// that was read to check it has to remain as it was measured.
 		err = e.writeHead(j, f, head{seq: t.seq, end: t.end})
+		if err == nil {
+			err = e.disk.sync(f)
+		}
 	}
 	if err != nil {
 		return e.poison(err, "recovering journal %q", j.name)

@@ -8,6 +8,38 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// A store that only reads leaves nothing behind that is not synced, also after a crash
+// between the sync of an append and its head: a backup is opened and read before its
+// digest is taken.
+func TestReadingLeavesNothingUnsynced(t *testing.T) {
+	d := newFaultDisk()
+	dir := t.TempDir()
+	s, err := openFolder(t.Context(), dir, Options{}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), "j", 0, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	d.set(3, true, nothing)
+	if _, err := s.Append(t.Context(), "j", 1, []byte("2")); !errors.Is(err, store.ErrPoisoned) || d.failed != "write" {
+		t.Fatalf("Append without a head = %v after a failed %s, want ErrPoisoned after a write", err, d.failed)
+	}
+	s.Close()
+	d.set(0, false, nothing)
+	if s, err = openFolder(t.Context(), dir, Options{}, d); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d.log = nil
+	if got, err := contents(t.Context(), s, "j"); err != nil || !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("the store reads %q, %v", got, err)
+	}
+	if n := len(d.log); !slices.Contains(d.log, "write") || d.log[n-1] != "sync" {
+		t.Errorf("reading the journal came to %q, want a write, and a sync at the end", d.log)
+	}
+}
+
 // On a full disk each new engine may be poisoned by a small write before the
 // journal with the torn append is looked at. It is readable nevertheless, and
 // repaired when there is space.
