@@ -148,7 +148,7 @@ func (sc *scene) restarted(old string, eraser, starter *explore.Actor, went *str
 func TestExploredEraseAndStartDoNotMix(t *testing.T) {
 	exploreAll(t, explore.Config{}, (*scene).eraseOrStart, "started, then erased", "erased, then started")
 	if exploreTorture {
-		exploreAll(t, explore.Config{Crashes: 1}, (*scene).eraseOrStart, "started, then erased", "erased, then started", "not erased")
+		exploreAll(t, explore.Config{Crashes: 1, Max: 1_000_000}, (*scene).eraseOrStart, "started, then erased", "erased, then started", "not erased")
 	}
 }
 

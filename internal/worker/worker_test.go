@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -441,7 +442,11 @@ func stress(t *testing.T, seed uint64) {
 				}
 				for _, ask := range run.Asks {
 					try(func() error {
-						return rt.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: "y"}})
+						err := rt.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: "y"}})
+						if errors.Is(err, perdure.ErrAskOver) { // its run was interrupted meanwhile
+							return nil
+						}
+						return err
 					})
 				}
 			}
