@@ -38,6 +38,17 @@ func New(tb testing.TB) storetest.Disk {
 	if err := run("mkfs.ext4", "-q", "-F", d.image); err != nil {
 		tb.Skipf("cutting the power of a disk needs mkfs.ext4, to make one: %v", err)
 	}
+	// What a shared mount has in it leaves the mount namespaces of other programs when it
+	// leaves this one. They would hold the file system, and mounting would give the one that
+	// was shut down again.
+	if err := errors.Join(syscall.Mount(dir, dir, "", syscall.MS_BIND, ""), syscall.Mount("", dir, "", syscall.MS_SHARED, "")); err != nil {
+		tb.Skipf("cutting the power of a disk needs mounts: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			tb.Errorf("unmount %s: %v", dir, err)
+		}
+	})
 	if err := d.mount(); err != nil {
 		tb.Skipf("cutting the power of a disk needs loop devices: %v", err)
 	}
@@ -185,8 +196,7 @@ func (d *disk) shutdown() error {
 }
 
 // Restore implements storetest.Disk. A program that has just begun a mount namespace of
-// its own may hold the file system for a moment; mounting then gives the one that was
-// shut down again.
+// its own may still hold the file system, for a moment.
 func (d *disk) Restore() error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if err := syscall.Unmount(d.dir, 0); err != nil {
