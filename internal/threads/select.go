@@ -127,6 +127,7 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 		}
 		var damage error
 		moved := map[string]bool{} // the threads that were found at a place that they have left
+		last := ""                 // the thread that was yielded last
 		for cells, err := range r.All.indexCells(ctx, spans, after) {
 			if err != nil {
 				yield(listed{}, err)
@@ -143,11 +144,11 @@ func (r *Tenant) Select(ctx context.Context, q Query, cursor string) iter.Seq2[l
 				}
 				got.s.expire(clock.Micros())
 				got.s.Cursor = order + cells[i][facetLen(cells[i]):]
-				if !got.there || moved[got.s.name] || !q.Selects(got.s.Summary) {
+				if !got.there || moved[got.s.name] || got.moved && got.s.name == last || !q.Selects(got.s.Summary) {
 					continue
 				}
-				if got.moved {
-					moved[got.s.name] = true
+				if last = got.s.name; got.moved {
+					moved[last] = true
 				}
 				if !yield(got.s, nil) {
 					return
