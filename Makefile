@@ -25,9 +25,6 @@ SUM    := $$($(GO) tool $(TOOLS) -n gotestsum) --format pkgname --format-hide-em
 SWEPT    := Crash|Cut(Off|Here|AtAny)|Surviv|Damage|Flip|Truncation|Year|Snapshot|Folds|Summar|^TestLists|TooHeavy|^TestTexts?|Every(where|Kind|Sequence|Call)|Fork(AsksAnew|Storm|Of)|RewindOf|Forged|OfAnErased|RestoredIs|RestoredThread|ManyAtOnce|PlaceFails|RuleThatFits|ThatBeginsWins|WhatGoes|HasItsRule|Stampede|ClockMayJump|TakeTurns|IsBounded|SuspendedThreads|NoSpelling|HostileTool|NoEncoding|^TestMigrate$$|KilledAnywhere|^TestZones|ClonesGoOn|^TestFamilies|RebuildThatDies|Explored|ThreadsThatLeave|TooLarge|WithoutADecision|LittleMemory|HeldInMemory|InNoLog|EveryRoute|^TestSeed|Matrix|^TestKeys$$|WithoutReadNothing|SeeEachOthers|MediaAreKept|InterruptedImport|MovedLines|MovedEntry|DeadImports|HostileModel|OfRandomFlows|UpToTheLimit|FailureInRecovery|BackupIsOneMoment|LimitsAreBy|^FuzzRequest|StalledReader|OfBodies|ReadersChangeBetween|RotatedFiles|TestUsage|QuotaOfStreams
 SWEPT_IN := ./internal/lifecycle ./server ./agent ./internal/archive ./internal/backup ./internal/blob ./internal/bulk ./internal/due ./internal/engine ./internal/erasure ./internal/journal ./internal/migrate ./internal/retain ./internal/schedule ./internal/scrub ./internal/threads ./internal/upkeep ./internal/vault ./internal/worker ./perduretest ./store/kvstore
 
-# The sweeps of a package whose other tests mostly wait, so that they begin first.
-IN_PROOF := ^TestExplored|FlowsSurvive
-
 PROGRAMS := ./cmd/perdure ./cli ./cmd/perdure-cluster ./api ./cron ./docs/guide ./examples/approval ./examples/procurement ./examples/research ./examples/research/run ./examples/story ./internal/cluster ./internal/explain ./internal/safe ./internal/schema ./llm/llmtest ./store/filestore ./store/natsstore ./store/s3store ./store/seal ./store/sqlitestore ./store/storetest ./store/upstashstore
 
 # Whoever starts several of them at once builds it first: Go may write it while the other runs it.
@@ -44,16 +41,16 @@ test-programs:
 	$(SUM) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
 
 test-swept:
-	$(SUM) -p 3 -short -vet=off -timeout 30m -run '$(SWEPT)' ./internal/proof $(SWEPT_IN)
+	$(SUM) -p 3 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m -skip '$(SWEPT)' $(SWEPT_IN)
 
 # In CI, tests that cannot run fail, so what they need is built first.
 test-others: $(if $(CI),ts)
-	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m -skip '$(IN_PROOF)' ./internal/proof ./store/pgstore ./agent/mcptool $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
+	$(SUM) $(RACE) -p 3 -short -vet=off -timeout 30m ./internal/proof ./store/pgstore ./agent/mcptool $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SWEPT_IN) $(PROGRAMS))")
 
 .PHONY: races
 races: ## what make test runs without the race detector, with it
-	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' ./internal/proof $(SWEPT_IN)
+	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m -run '$(SWEPT)' $(SWEPT_IN)
 	$(SUM) $(RACE) -p 4 -short -vet=off -timeout 30m $(PROGRAMS)
 
 .PHONY: check
