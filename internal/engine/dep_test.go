@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // log is a resumable dep: a list of lines.
@@ -578,4 +579,59 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// TestADepIsNotSavedBeforeTheStepThatChangedIt has a step of one branch change a dep that
+// a branch around it uses too, and end while another branch records a step: the entry of
+// that one has nothing of the change, since the step that made it would make it again
+// after a crash.
+func TestADepIsNotSavedBeforeTheStepThatChangedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dep := newLog(&logs{}, "log")
+		pause := func(name string, d time.Duration) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, name, func(context.Context) (int, error) { time.Sleep(d); return 1, nil })
+				return err
+			}
+		}
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+			if _, err := write(ctx, dep, "one"); err != nil {
+				return "", err
+			}
+			g := perdure.NewGroup(ctx)
+			g.Go("first", pause("slow", time.Second)) // its append holds up the others
+			g.Go("second", pause("other", 1100*time.Millisecond))
+			g.Go("third", func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, "two", func(ctx context.Context) (int, error) {
+					time.Sleep(1200 * time.Millisecond)
+					l, err := dep.Get(ctx)
+					if err == nil {
+						l.add("two")
+					}
+					return 1, err
+				})
+				return err
+			})
+			return "", g.Wait()
+		})
+		inner := &kit.AppendHook{Store: memstore.New(), Before: func(_, lines string) {
+			if strings.Contains(lines, `slow"`) && strings.Contains(lines, `"k":"step"`) {
+				time.Sleep(time.Second)
+			}
+		}}
+		k := kit.New(t, inner, perdure.Options{}, flow)
+		k.StartOn("t", "f", "")
+		k.WaitFor("t", perdure.Succeeded)
+		for _, e := range k.EventsOf("t") {
+			c, err := k.StateAt(t.Context(), "t", e.Seq)
+			kit.NoErr(t, err)
+			if strings.Contains(string(c.Deps["log"]), "two") {
+				if !strings.HasSuffix(e.Path, "/two") {
+					t.Errorf("the change is saved with %s %s", e.Kind, e.Path)
+				}
+				return
+			}
+		}
+		t.Error("the change is not saved")
+	})
 }

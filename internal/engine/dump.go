@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
@@ -93,20 +94,30 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 }
 
 // concerns reports whether a dep is saved with a leaf: the leaf uses it, or no
-// other leaf can be in the middle of changing it.
+// other leaf can be in the middle of changing it, or have changed it without being
+// recorded yet.
 func (p *Pass) concerns(v *depValue, leaf *frame) bool {
+	s := &p.deps
+	s.mu.Lock()
+	held := maps.Clone(v.held)
+	s.mu.Unlock()
+	if held[leaf] {
+		return true
+	}
 	p.mu.Lock()
 	alone := true
 	for f := range p.leaves {
 		alone = alone && (f == leaf || f.verbs)
 	}
+	for f := range held {
+		alone = alone && f.verbs
+	}
 	p.mu.Unlock()
-	s := &p.deps
+	if !alone {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.held[leaf] || !alone {
-		return v.held[leaf]
-	}
 	for _, u := range v.users {
 		for b := leaf.branch; ; b = b.outer {
 			if u == b {
