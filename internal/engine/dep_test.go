@@ -582,56 +582,88 @@ func (s *syncBuffer) String() string {
 }
 
 // TestADepIsNotSavedBeforeTheStepThatChangedIt has a step of one branch change a dep that
-// a branch around it uses too, and end while another branch records a step: the entry of
-// that one has nothing of the change, since the step that made it would make it again
-// after a crash.
+// the branch around it uses too, while another branch records a step: the entry of that
+// one has nothing of the change, since the step that made it would make it again after a
+// crash.
 func TestADepIsNotSavedBeforeTheStepThatChangedIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dep := newLog(&logs{}, "log")
-		pause := func(name string, d time.Duration) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := perdure.Step(ctx, name, func(context.Context) (int, error) { time.Sleep(d); return 1, nil })
-				return err
-			}
-		}
-		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			if _, err := write(ctx, dep, "one"); err != nil {
-				return "", err
-			}
-			g := perdure.NewGroup(ctx)
-			g.Go("first", pause("slow", time.Second)) // its append holds up the others
-			g.Go("second", pause("other", 1100*time.Millisecond))
-			g.Go("third", func(ctx context.Context) error {
-				_, err := perdure.Step(ctx, "two", func(ctx context.Context) (int, error) {
-					time.Sleep(1200 * time.Millisecond)
-					l, err := dep.Get(ctx)
-					if err == nil {
-						l.add("two")
-					}
-					return 1, err
-				})
-				return err
-			})
-			return "", g.Wait()
-		})
-		inner := &kit.AppendHook{Store: memstore.New(), Before: func(_, lines string) {
-			if strings.Contains(lines, `slow"`) && strings.Contains(lines, `"k":"step"`) {
-				time.Sleep(time.Second)
-			}
-		}}
-		k := kit.New(t, inner, perdure.Options{}, flow)
-		k.StartOn("t", "f", "")
-		k.WaitFor("t", perdure.Succeeded)
-		for _, e := range k.EventsOf("t") {
-			c, err := k.StateAt(t.Context(), "t", e.Seq)
-			kit.NoErr(t, err)
-			if strings.Contains(string(c.Deps["log"]), "two") {
-				if !strings.HasSuffix(e.Path, "/two") {
-					t.Errorf("the change is saved with %s %s", e.Kind, e.Path)
+	type scene struct {
+		on      *logs
+		dumping chan struct{} // closed when the other step is about to be recorded
+	}
+	for name, c := range map[string]struct {
+		begins func(sc *scene, outer *log) // when the step that changes the dep does
+		here   bool                        // it gets the dep itself
+		dump   bool                        // it runs while the dep is dumped for the other one
+	}{
+		// The append of a third step holds up the two, and lets the other one be first.
+		"it has returned":                     {func(*scene, *log) { time.Sleep(1200 * time.Millisecond) }, true, false},
+		"it has returned, with a dep of all":  {func(*scene, *log) { time.Sleep(1200 * time.Millisecond) }, false, false},
+		"it begins in a dump":                 {func(sc *scene, _ *log) { <-sc.dumping }, true, true},
+		"it begins in a dump of a dep of all": {func(sc *scene, _ *log) { <-sc.dumping }, false, true},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			sc := &scene{on: &logs{}, dumping: make(chan struct{})}
+			dep := newLog(sc.on, "log")
+			sleeping := func(name string, d time.Duration) func(context.Context) error {
+				return func(ctx context.Context) error {
+					_, err := perdure.Step(ctx, name, func(context.Context) (int, error) { time.Sleep(d); return 1, nil })
+					return err
 				}
-				return
 			}
-		}
-		t.Error("the change is not saved")
-	})
+			flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				if _, err := write(ctx, dep, "one"); err != nil {
+					return "", err
+				}
+				outer, err := dep.Get(ctx)
+				if err != nil {
+					return "", err
+				}
+				if c.dump {
+					var once sync.Once
+					sc.on.breakDump(func(context.Context) (json.RawMessage, error) {
+						once.Do(func() { close(sc.dumping); time.Sleep(time.Second) })
+						return json.Marshal(map[string]any{"Lines": strings.Split(outer.text(), ",")})
+					})
+				}
+				g := perdure.NewGroup(ctx)
+				if !c.dump {
+					g.Go("slow", sleeping("slow", time.Second))
+				}
+				g.Go("other", sleeping("other", 1100*time.Millisecond))
+				g.Go("changing", func(ctx context.Context) error {
+					c.begins(sc, outer)
+					_, err := perdure.Step(ctx, "two", func(ctx context.Context) (_ int, err error) {
+						l := outer
+						if c.here {
+							l, err = dep.Get(ctx)
+						}
+						if err == nil {
+							l.add("two")
+						}
+						return 1, err
+					})
+					return err
+				})
+				return "", g.Wait()
+			})
+			k := kit.New(t, &kit.AppendHook{Store: memstore.New(), Before: func(_, lines string) {
+				if strings.Contains(lines, `slow"`) && strings.Contains(lines, `"k":"step"`) {
+					time.Sleep(time.Second)
+				}
+			}}, perdure.Options{}, flow)
+			k.StartOn("t", "f", "")
+			k.WaitFor("t", perdure.Succeeded)
+			for _, e := range k.EventsOf("t") {
+				c, err := k.StateAt(t.Context(), "t", e.Seq)
+				kit.NoErr(t, err)
+				if strings.Contains(string(c.Deps["log"]), "two") {
+					if !strings.HasSuffix(e.Path, "/two") {
+						t.Errorf("the change is saved with %s %s", e.Kind, e.Path)
+					}
+					return
+				}
+			}
+			t.Error("the change is not saved")
+		})
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
@@ -39,6 +38,9 @@ func (p *Pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
 			continue
 		}
 		raw, err := p.dump(v, r)
+		if !is(v) { // a leaf that has begun meanwhile may have changed it
+			continue
+		}
 		if err == nil && raw != nil {
 			var kept journal.Value
 			if kept, err = p.value(raw); err == nil {
@@ -94,30 +96,20 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 }
 
 // concerns reports whether a dep is saved with a leaf: the leaf uses it, or no
-// other leaf can be in the middle of changing it, or have changed it without being
-// recorded yet.
+// other leaf can have changed it that is not recorded yet.
 func (p *Pass) concerns(v *depValue, leaf *frame) bool {
-	s := &p.deps
-	s.mu.Lock()
-	held := maps.Clone(v.held)
-	s.mu.Unlock()
-	if held[leaf] {
-		return true
-	}
 	p.mu.Lock()
 	alone := true
 	for f := range p.leaves {
 		alone = alone && (f == leaf || f.verbs)
 	}
-	for f := range held {
-		alone = alone && f.verbs
-	}
 	p.mu.Unlock()
-	if !alone {
-		return false
-	}
+	s := &p.deps
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v.held[leaf] || !alone {
+		return v.held[leaf]
+	}
 	for _, u := range v.users {
 		for b := leaf.branch; ; b = b.outer {
 			if u == b {
@@ -205,8 +197,9 @@ func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 	return res.raw, nil
 }
 
-// watchLeaf tracks a running step, so that deps are saved inside it if it runs
-// for long, and in development changes outside steps are noticed.
+// watchLeaf tracks a step until it is recorded: what it changes until then is saved with
+// no other. Deps are saved inside it if it runs for long, and in development changes
+// outside steps are noticed.
 func (p *Pass) watchLeaf(f *frame) {
 	p.checkOutside(f.path())
 	p.mu.Lock()
@@ -218,27 +211,36 @@ func (p *Pass) watchLeaf(f *frame) {
 	}
 }
 
-// unwatchLeaf ends watchLeaf.
-func (p *Pass) unwatchLeaf(f *frame) {
+// leafReturned ends the saves inside a step whose function has returned.
+func (p *Pass) leafReturned(f *frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.watch.returned = true
 	if f.watch.timer != nil {
 		f.watch.timer.Stop()
 	}
+}
+
+// unwatchLeaf ends watchLeaf.
+func (p *Pass) unwatchLeaf(f *frame) {
+	p.leafReturned(f)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.leaves, f)
 }
 
-// leafWatch is when a running step began, and the timer that saves deps inside
-// it.
+// leafWatch is when a step began, whether its function has returned, and the timer that
+// saves deps inside it.
 type leafWatch struct {
-	since time.Time
-	timer *time.Timer
+	since    time.Time
+	returned bool
+	timer    *time.Timer
 }
 
 // saveLater saves deps once a leaf has run for the interval. The caller holds
 // mu.
 func (p *Pass) saveLater(f *frame, w *leafWatch) {
-	if w.timer == nil {
+	if w.timer == nil && !w.returned {
 		w.timer = time.AfterFunc(max(p.engine.opts.DumpInterval-time.Since(w.since), 1), func() { p.saveInside(f) })
 	}
 }
@@ -261,9 +263,10 @@ func (p *Pass) saveInside(f *frame) {
 	defer p.order.Unlock()
 	p.mu.Lock()
 	w := p.leaves[f]
-	leaf := w != nil && !f.verbs && p.sealed == nil
+	over := w == nil || w.returned
+	leaf := !f.verbs && p.sealed == nil
 	p.mu.Unlock()
-	if w == nil {
+	if over {
 		return
 	}
 	if leaf {
@@ -276,7 +279,7 @@ func (p *Pass) saveInside(f *frame) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leaves[f] == w && p.sealed == nil {
+	if p.leaves[f] == w && !w.returned && p.sealed == nil {
 		w.timer.Reset(p.engine.opts.DumpInterval)
 	}
 }

@@ -207,10 +207,10 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	p.watchLeaf(inner)
 	exited := true
 	defer func() {
+		p.unwatchLeaf(inner)
 		p.deps.letGo(inner)
 		_ = inner.rollback()
 		if exited { // by runtime.Goexit, which also ends the frame
-			p.unwatchLeaf(inner)
 			_ = inner.left(fault.ErrFenced)
 		}
 	}()
@@ -218,7 +218,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	raw, err := s.perform(ctx, inner)
 	inner.took = time.Since(began).Microseconds()
 	exited = false
-	p.unwatchLeaf(inner)
+	p.leafReturned(inner)
 	if stop := inner.left(err); stop != nil {
 		observed(stop)
 		return false, stop
@@ -403,6 +403,9 @@ func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *
 	}
 	p.order.tail.Lock()
 	defer p.order.tail.Unlock()
+	if leaf != nil {
+		defer p.unwatchLeaf(leaf) // before the next is recorded
+	}
 	p.inTx = tx
 	defer func() { p.inTx = nil }()
 	p.recording[0] = threads.Line{Kind: kind, Path: path, Body: *body}
